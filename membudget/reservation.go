@@ -62,6 +62,20 @@ func (r *Reservation) TryGrow(n int64) bool {
 	return true
 }
 
+// Shrink gives n unused bytes back to the budget, or as many as are unused: the other direction of TryGrow. A long operation that shrinks and grows
+// again at each step lets those who wait go before it.
+func (r *Reservation) Shrink(n int64) {
+	b := r.b
+	b.mu.Lock()
+	n = min(n, r.size-r.charged)
+	if r.closed || n <= 0 {
+		b.mu.Unlock()
+		return
+	}
+	r.size -= n
+	b.giveBack(r.class, n)
+}
+
 func (r *Reservation) isClosed() bool {
 	r.b.mu.Lock()
 	defer r.b.mu.Unlock()

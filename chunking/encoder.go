@@ -1,0 +1,419 @@
+package chunking
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"io"
+	"sync"
+	"sync/atomic"
+
+	"github.com/tierkit/tierkit/membudget"
+)
+
+// errEncoderClosed is what Read returns behind Close.
+var errEncoderClosed = errors.New("chunking: encoder is closed")
+
+// Encoder is the stored form of a segment file as an io.Reader: the chunks in order, each compressed and encrypted as the
+// options say. Chunks are encoded in parallel, ahead of what is read. One goroutine reads; Close may come from any.
+//
+// The source is read by one goroutine at a time, each Read after the one before. No goroutine waits for memory: the first
+// worker and the first slot own what EncodeMemory asks for, the others exist only while the budget has bytes that nobody
+// waits for, and ask again for each chunk.
+type Encoder struct {
+	o      EncodeOptions
+	count  int64 // chunks
+	cancel context.CancelFunc
+	done   <-chan struct{} // of the context, as is ctxErr
+	ctxErr func() error
+	work   sync.WaitGroup
+	free   chan *slot   // slots that hold a buffer and no chunk
+	order  chan *slot   // slots in the order of their chunks; closed behind the last
+	taken  atomic.Int64 // chunks that a worker has begun to read
+
+	source struct { // what reading needs; the lock is held while src is read
+		sync.Mutex
+		src  io.Reader
+		next int64 // number of the chunk that is read next
+		left int64 // plain bytes not yet read
+	}
+	state struct {
+		sync.Mutex
+		workers int
+		slots   []slot  // all that may ever exist
+		idle    []*slot // those without a buffer
+		err     error   // the first failure
+	}
+	reading sync.Mutex // held by Read, and by Close when it takes the buffers away
+	cur     *slot      // being read
+	off     int        // in cur.out
+	stored  int64      // bytes handed to the reader
+
+	sizes []int32  // per chunk; written by its worker before the slot is ready
+	crcs  []uint32 // the same
+}
+
+// slot carries one chunk from a worker to the reader.
+type slot struct {
+	buf   []byte        // from the reservation
+	out   []byte        // the stored chunk, in buf
+	ready chan struct{} // one token when out is complete; capacity 1, so a worker never waits here
+	extra bool          // its buffer was grown: it goes back when the slot is drained
+}
+
+var _ io.ReadCloser = (*Encoder)(nil)
+
+// NewEncoder starts encoding src. It stops when ctx ends, on the first failure and on Close.
+func NewEncoder(ctx context.Context, src io.Reader, o EncodeOptions) (*Encoder, error) {
+	if err := o.prepare(); err != nil {
+		return nil, err
+	}
+	n := EncodedChunks(o)
+	e := &Encoder{
+		o: o, count: n, sizes: make([]int32, n), crcs: make([]uint32, n),
+		free: make(chan *slot, 2*o.Workers), order: make(chan *slot, 2*o.Workers),
+	}
+	e.source.src, e.source.left = src, o.PlainBytes
+	raw, first := o.Memory.Buffer(o.rawCap()), o.Memory.Buffer(o.storedCap())
+	if (raw == nil && o.rawCap() > 0) || first == nil {
+		o.Memory.Return(raw)
+		o.Memory.Return(first)
+		return nil, errors.New("chunking: the reservation is below EncodeMemory")
+	}
+	e.state.workers = 1
+	e.state.slots = make([]slot, 2*o.Workers)
+	for i := range e.state.slots {
+		s := &e.state.slots[i]
+		s.ready = make(chan struct{}, 1)
+		if s.extra = i > 0; s.extra {
+			e.state.idle = append(e.state.idle, s)
+		}
+	}
+	e.state.slots[0].buf = first
+	e.free <- &e.state.slots[0]
+	ctx, e.cancel = context.WithCancel(ctx)
+	e.done, e.ctxErr = ctx.Done(), ctx.Err
+	e.work.Go(func() { e.run(ctx, raw, false) })
+	return e, nil
+}
+
+// Read implements io.Reader. At io.EOF the whole source was read and had the announced size.
+func (e *Encoder) Read(p []byte) (int, error) {
+	if len(p) == 0 {
+		return 0, nil
+	}
+	e.reading.Lock()
+	defer e.reading.Unlock()
+	for e.cur == nil {
+		if err := e.await(); err != nil {
+			return 0, err
+		}
+	}
+	n := copy(p, e.cur.out[e.off:])
+	e.off += n
+	e.stored += int64(n)
+	if e.off == len(e.cur.out) {
+		s := e.cur
+		e.cur = nil
+		e.drained(s)
+	}
+	return n, nil
+}
+
+// await waits for the next chunk in order and makes it the current one; io.EOF behind the last.
+func (e *Encoder) await() error {
+	select {
+	case <-e.done: // first: after Close the slots have no buffers
+		return e.failure()
+	default:
+	}
+	select {
+	case <-e.done:
+		return e.failure()
+	case s, ok := <-e.order:
+		if !ok {
+			return io.EOF
+		}
+		select {
+		case <-e.done:
+			return e.failure() // Close returns the slot's buffer once its worker has left it
+		case <-s.ready:
+		}
+		if len(s.out) == 0 { // an empty file that is not transformed
+			e.drained(s)
+			return nil
+		}
+		e.cur, e.off = s, 0
+		return nil
+	}
+}
+
+// drained takes back a slot that the reader has emptied. A grown one lets go of its bytes and asks for them again, so that
+// whoever waits for the budget gets them first.
+func (e *Encoder) drained(s *slot) {
+	if s.extra {
+		e.o.Memory.Return(s.buf)
+		s.buf = nil
+		e.o.Memory.Shrink(e.o.storedCharge())
+		if e.taken.Load() < e.count {
+			s.buf = e.grown(e.o.storedCap())
+		}
+		if s.buf == nil {
+			e.state.Lock()
+			e.state.idle = append(e.state.idle, s)
+			e.state.Unlock()
+			return
+		}
+	}
+	e.free <- s // has room for every slot
+}
+
+// grown takes n more bytes of the budget, if they can be had at once, as a buffer.
+func (e *Encoder) grown(n int) []byte {
+	charge := membudget.Capacity(n)
+	if !e.o.Memory.TryGrow(charge) {
+		return nil
+	}
+	b := e.o.Memory.Buffer(n)
+	if b == nil {
+		e.o.Memory.Shrink(charge)
+	}
+	return b
+}
+
+// Result describes what was read: the stored size and the CRC32C of each chunk, and their total. It is complete once Read
+// has returned io.EOF. The slices are the caller's.
+func (e *Encoder) Result() (sizes []int32, crcs []uint32, storedBytes int64) {
+	return e.sizes, e.crcs, e.stored
+}
+
+// Close stops the workers, waits for them, and gives every buffer back to the reservation. It is idempotent.
+func (e *Encoder) Close() error {
+	e.fail(errEncoderClosed)
+	e.work.Wait()
+	e.reading.Lock()
+	defer e.reading.Unlock()
+	e.cur = nil
+	for i := range e.state.slots {
+		s := &e.state.slots[i]
+		if s.buf == nil {
+			continue
+		}
+		e.o.Memory.Return(s.buf)
+		if s.extra {
+			e.o.Memory.Shrink(e.o.storedCharge())
+		}
+		s.buf, s.out = nil, nil
+	}
+	return nil
+}
+
+// fail records the first failure and stops everything.
+func (e *Encoder) fail(err error) {
+	e.state.Lock()
+	if e.state.err == nil {
+		e.state.err = err
+	}
+	e.state.Unlock()
+	e.cancel()
+}
+
+// failure is why the encoder stopped.
+func (e *Encoder) failure() error {
+	e.state.Lock()
+	defer e.state.Unlock()
+	if e.state.err == nil {
+		return e.ctxErr()
+	}
+	return e.state.err
+}
+
+// run is one worker: it reads, encodes and hands over chunks until none is left. An extra one holds grown memory.
+func (e *Encoder) run(ctx context.Context, raw []byte, extra bool) {
+	defer func() {
+		if p := recover(); p != nil {
+			e.fail(fmt.Errorf("chunking: encoding panicked: %v", p))
+		}
+		e.o.Memory.Return(raw)
+		if extra {
+			e.o.Memory.Shrink(e.o.rawCharge())
+		}
+		e.state.Lock()
+		e.state.workers--
+		e.state.Unlock()
+	}()
+	for {
+		if !extra {
+			e.spawn(ctx)
+		}
+		s, err := e.slot(ctx)
+		if err != nil {
+			e.fail(err)
+			return
+		}
+		i, n, err := e.read(s, raw)
+		if err != nil {
+			e.fail(err)
+			return
+		}
+		if i < 0 {
+			e.free <- s
+			return
+		}
+		if err := e.encode(ctx, s, i, raw, n); err != nil {
+			e.fail(err)
+			return
+		}
+		if extra {
+			var ok bool
+			if raw, ok = e.renew(raw); !ok {
+				extra = false // nothing grown is held any more
+				return
+			}
+		}
+	}
+}
+
+// renew gives the grown buffer of an extra worker back and takes it again unless somebody waits for the bytes.
+func (e *Encoder) renew(raw []byte) ([]byte, bool) {
+	n := e.o.rawCap()
+	if n == 0 {
+		return nil, true
+	}
+	e.o.Memory.Return(raw)
+	e.o.Memory.Shrink(e.o.rawCharge())
+	if e.taken.Load() >= e.count {
+		return nil, false
+	}
+	raw = e.grown(n)
+	return raw, raw != nil
+}
+
+// spawn starts another worker if there is work for one and memory to be had at once.
+func (e *Encoder) spawn(ctx context.Context) {
+	e.state.Lock()
+	more := e.state.workers < e.o.Workers && e.count-e.taken.Load() > int64(e.state.workers)
+	if more {
+		e.state.workers++
+	}
+	e.state.Unlock()
+	if !more {
+		return
+	}
+	var raw []byte
+	if n := e.o.rawCap(); n > 0 {
+		if raw = e.grown(n); raw == nil {
+			e.state.Lock()
+			e.state.workers--
+			e.state.Unlock()
+			return
+		}
+	}
+	e.work.Go(func() { e.run(ctx, raw, true) })
+}
+
+// slot waits for a slot that a chunk can go into. If none is free at once it tries to add one.
+func (e *Encoder) slot(ctx context.Context) (*slot, error) {
+	select {
+	case s := <-e.free:
+		return s, ctx.Err()
+	default:
+	}
+	if s := e.addSlot(); s != nil {
+		return s, ctx.Err()
+	}
+	select {
+	case s := <-e.free:
+		return s, nil
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}
+
+func (e *Encoder) addSlot() *slot {
+	if e.taken.Load() >= e.count {
+		return nil // the worker will find that nothing is left
+	}
+	e.state.Lock()
+	n := len(e.state.idle)
+	if n == 0 {
+		e.state.Unlock()
+		return nil
+	}
+	s := e.state.idle[n-1]
+	e.state.idle = e.state.idle[:n-1]
+	e.state.Unlock()
+	if s.buf = e.grown(e.o.storedCap()); s.buf != nil {
+		return s
+	}
+	e.state.Lock()
+	e.state.idle = append(e.state.idle, s)
+	e.state.Unlock()
+	return nil
+}
+
+// read takes the next chunk from the source: its number and how many bytes it has, -1 when there is none. The slot is then
+// in the order of chunks. Behind the last chunk the source must end.
+func (e *Encoder) read(s *slot, raw []byte) (int64, int, error) {
+	e.source.Lock()
+	defer e.source.Unlock()
+	i := e.source.next
+	if i == e.count {
+		return -1, 0, nil
+	}
+	e.taken.Add(1)
+	buf := raw
+	if e.o.Codecs == nil {
+		buf = s.buf
+	}
+	n := int(min(int64(e.o.ChunkBytes), e.source.left))
+	got, err := io.ReadFull(e.source.src, buf[:n])
+	if err != nil && (errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF)) {
+		return 0, 0, fmt.Errorf("%w: it ended after %d of %d bytes", ErrSourceSize, e.o.PlainBytes-e.source.left+int64(got), e.o.PlainBytes)
+	}
+	if err != nil {
+		return 0, 0, fmt.Errorf("read source: %w", err)
+	}
+	e.source.left -= int64(n)
+	e.source.next++
+	e.order <- s // has room for every slot
+	if e.source.next == e.count {
+		return i, n, e.end()
+	}
+	return i, n, nil
+}
+
+// end checks that the source has nothing more and closes the order of chunks.
+func (e *Encoder) end() error {
+	var one [1]byte
+	n, err := io.ReadFull(e.source.src, one[:])
+	if n > 0 {
+		return fmt.Errorf("%w: it goes on after %d bytes", ErrSourceSize, e.o.PlainBytes)
+	}
+	if !errors.Is(err, io.EOF) {
+		return fmt.Errorf("read source: %w", err)
+	}
+	close(e.order)
+	return nil
+}
+
+// encode turns the n bytes of chunk i into their stored form in s.
+func (e *Encoder) encode(ctx context.Context, s *slot, i int64, raw []byte, n int) error {
+	out := s.buf[:n] // read there already, or about to be replaced
+	if e.o.Codecs != nil {
+		codec, err := e.o.Codecs.Acquire(ctx)
+		if err != nil {
+			return err
+		}
+		out = codec.Compress(s.buf[:0], raw[:n])
+		e.o.Codecs.Release(codec)
+	}
+	if e.o.Key != nil {
+		out = e.o.Key.Seal(out[:0], out)
+	}
+	e.sizes[i], e.crcs[i] = int32(len(out)), crc32.Checksum(out, castagnoli)
+	s.out = out
+	s.ready <- struct{}{} // has room: the slot carries one chunk at a time
+	return nil
+}
