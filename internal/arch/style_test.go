@@ -1,0 +1,196 @@
+package arch
+
+import (
+	"fmt"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// maxNesting is how deep statements may be nested in a function that is no test. It is a test of ours because the linter's rule
+// does not count range loops.
+const maxNesting = 3
+
+// forEachGoFile parses every tracked Go file outside testdata and the nested modules.
+func forEachGoFile(t *testing.T, do func(name string, fset *token.FileSet, f *ast.File)) {
+	t.Helper()
+	root, names := trackedFiles(t)
+	for _, name := range names {
+		if filepath.Ext(name) != ".go" || strings.Contains(name, "testdata/") {
+			continue
+		}
+		text := read(t, root, name)
+		if text == nil {
+			continue
+		}
+		fset := token.NewFileSet()
+		f, err := parser.ParseFile(fset, name, text, parser.ParseComments)
+		if err != nil {
+			t.Fatal(err)
+		}
+		do(name, fset, f)
+	}
+}
+
+// deepest returns the deepest nesting of if, for, switch and select below n, and where it is. An else-if is as deep as its if; a
+// function literal begins anew.
+func deepest(n ast.Node, depth int) (int, token.Pos) {
+	most, at := depth, n.Pos()
+	ast.Inspect(n, func(child ast.Node) bool {
+		if child == nil || child == n {
+			return child == n
+		}
+		below := depth
+		switch c := child.(type) {
+		case *ast.FuncLit:
+			below = 0
+		case *ast.ForStmt, *ast.RangeStmt, *ast.SwitchStmt, *ast.TypeSwitchStmt, *ast.SelectStmt:
+			below++
+		case *ast.IfStmt:
+			if parent, ok := n.(*ast.IfStmt); !ok || parent.Else != c {
+				below++
+			}
+		}
+		if d, pos := deepest(child, below); d > most {
+			most, at = d, pos
+		}
+		return false
+	})
+	return most, at
+}
+
+// messageMatches finds strings.Contains(err.Error(), ...) and its like: errors are told apart by type and code, a message
+// changes with the next version of a library.
+func messageMatches(f *ast.File) []token.Pos {
+	var found []token.Pos
+	ast.Inspect(f, func(n ast.Node) bool {
+		call, ok := n.(*ast.CallExpr)
+		if !ok || len(call.Args) == 0 {
+			return true
+		}
+		fun, ok := call.Fun.(*ast.SelectorExpr)
+		if !ok || !slices.Contains([]string{"Contains", "HasPrefix", "HasSuffix", "EqualFold", "Index", "MatchString"}, fun.Sel.Name) {
+			return true
+		}
+		for _, arg := range call.Args {
+			if c, ok := arg.(*ast.CallExpr); ok && len(c.Args) == 0 {
+				if s, ok := c.Fun.(*ast.SelectorExpr); ok && s.Sel.Name == "Error" {
+					found = append(found, call.Pos())
+				}
+			}
+		}
+		return true
+	})
+	return found
+}
+
+// sleeps finds time.Sleep in a file that does not use testing/synctest, where it is how a test moves the clock.
+func sleeps(f *ast.File) []token.Pos {
+	for _, spec := range f.Imports {
+		if spec.Path.Value == `"testing/synctest"` {
+			return nil
+		}
+	}
+	var found []token.Pos
+	ast.Inspect(f, func(n ast.Node) bool {
+		if s, ok := n.(*ast.SelectorExpr); ok && s.Sel.Name == "Sleep" {
+			if x, ok := s.X.(*ast.Ident); ok && x.Name == "time" {
+				found = append(found, s.Pos())
+			}
+		}
+		return true
+	})
+	return found
+}
+
+func TestStyle_NestingIsShallow(t *testing.T) {
+	forEachGoFile(t, func(name string, fset *token.FileSet, f *ast.File) {
+		if strings.HasSuffix(name, "_test.go") {
+			return
+		}
+		for _, d := range f.Decls {
+			if fn, ok := d.(*ast.FuncDecl); ok && fn.Body != nil {
+				if n, at := deepest(fn.Body, 0); n > maxNesting {
+					t.Errorf("%s: %s is nested %d deep, at most %d: return early, or name the inner part",
+						fset.Position(at), fn.Name.Name, n, maxNesting)
+				}
+			}
+		}
+	})
+}
+
+func TestStyle_ErrorsAreNotToldApartByTheirText(t *testing.T) {
+	forEachGoFile(t, func(name string, fset *token.FileSet, f *ast.File) {
+		if strings.HasSuffix(name, "_test.go") {
+			return
+		}
+		for _, pos := range messageMatches(f) {
+			t.Errorf("%s: looks into the text of an error; use errors.Is or errors.As", fset.Position(pos))
+		}
+	})
+}
+
+func TestStyle_TestsDoNotSleep(t *testing.T) {
+	forEachGoFile(t, func(name string, fset *token.FileSet, f *ast.File) {
+		if !strings.HasSuffix(name, "_test.go") {
+			return
+		}
+		for _, pos := range sleeps(f) {
+			t.Errorf("%s: sleeps outside synctest; wait for what the test waits for", fset.Position(pos))
+		}
+	})
+}
+
+func TestStyle_TheChecksSeeWhatTheyLookFor(t *testing.T) {
+	const text = `package p
+
+import "time"
+
+func f(err error) {
+	for range 3 { // 1
+		if err != nil { // 2
+			return
+		} else if err == nil { // 2
+			switch { // 3
+			default:
+				func() {
+					if err != nil { // 1 again
+					}
+				}()
+				select { // 4
+				}
+			}
+		}
+	}
+	_ = strings.Contains(err.Error(), "x")
+	_ = re.MatchString(err.Error())
+	_ = strings.Contains("x", name)
+	time.Sleep(1)
+}
+`
+	parse := func(text string) (*token.FileSet, *ast.File) {
+		fset := token.NewFileSet()
+		f, err := parser.ParseFile(fset, "p.go", text, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return fset, f
+	}
+	fset, f := parse(text)
+	n, at := deepest(f.Decls[1].(*ast.FuncDecl).Body, 0)
+	lines := []string{fmt.Sprintf("nesting %d at %d", n, fset.Position(at).Line)}
+	for _, pos := range append(messageMatches(f), sleeps(f)...) {
+		lines = append(lines, fmt.Sprint(fset.Position(pos).Line))
+	}
+	if got, want := strings.Join(lines, ", "), "nesting 4 at 16, 21, 22, 24"; got != want {
+		t.Errorf("found %s, want %s", got, want)
+	}
+	_, f = parse(strings.Replace(text, `import "time"`, "import (\n\"testing/synctest\"\n\"time\"\n)", 1))
+	if got := sleeps(f); len(got) != 0 {
+		t.Errorf("with synctest: %d sleeps, want none", len(got))
+	}
+}

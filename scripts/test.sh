@@ -1,0 +1,78 @@
+#!/usr/bin/env bash
+# test.sh [STAGE...]: runs the stages of `make test`, or those named, and prints the seconds of each. A stage that fails does not
+# keep the next ones from running; the exit code tells.
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+
+# What a test needs must be there: a skip is a failure (internal/need).
+export TIERKIT_REQUIRE=${TIERKIT_REQUIRE:-all}
+export NO_COLOR=1
+
+stages=(tools lint generated build unit demo)
+
+# tools builds the linter and whatever else the later stages need, at the same time.
+stage_tools() {
+	local pids=() pid
+	scripts/tools.sh >/dev/null & pids+=($!)
+	go mod download & pids+=($!)
+	for pid in "${pids[@]}"; do wait "$pid"; done
+}
+
+stage_lint() {
+	"$(scripts/tools.sh)/golangci-lint" run --color never ./...
+}
+
+stage_generated() {
+	scripts/generate.sh --check
+}
+
+# build type-checks everything, tests included, for each system that is supported.
+stage_build() {
+	local target
+	for target in linux/amd64 linux/arm64 darwin/amd64 darwin/arm64; do
+		echo "$target"
+		GOOS=${target%/*} GOARCH=${target#*/} CGO_ENABLED=0 go build ./...
+		GOOS=${target%/*} GOARCH=${target#*/} CGO_ENABLED=0 go vet ./...
+	done
+}
+
+stage_unit() {
+	go test -race -shuffle=on -count=1 -timeout 20m ./...
+}
+
+stage_demo() {
+	make --no-print-directory demo
+}
+
+if [ "${1:-}" = --stage ]; then
+	"stage_$2"
+	exit
+fi
+
+if [ $# -gt 0 ]; then
+	stages=("$@")
+fi
+summary=()
+failed=()
+began=$SECONDS
+for stage in "${stages[@]}"; do
+	echo "== $stage"
+	start=$SECONDS
+	# A process of its own: bash ignores errexit inside a function that an if calls.
+	if "$BASH" "${BASH_SOURCE[0]}" --stage "$stage"; then
+		result=ok
+	else
+		result=FAILED
+		failed+=("$stage")
+	fi
+	summary+=("$(printf '%-10s %-6s %4d s' "$stage" "$result" $((SECONDS - start)))")
+	echo "== ${summary[${#summary[@]} - 1]}"
+done
+
+echo "== all stages"
+printf '   %s\n' "${summary[@]}"
+printf '   %-10s %-6s %4d s\n' total '' $((SECONDS - began))
+if [ ${#failed[@]} -gt 0 ]; then
+	echo "failed: ${failed[*]}"
+	exit 1
+fi
