@@ -1,0 +1,160 @@
+package cache
+
+import "sync/atomic"
+
+// Handle is a pinned value. Release it as soon as the value was copied or decoded from.
+type Handle[K comparable, V any] struct {
+	cache    *Cache[K, V]
+	item     *item[K, V]
+	released atomic.Bool
+}
+
+func newHandle[K comparable, V any](c *Cache[K, V], it *item[K, V]) *Handle[K, V] {
+	return &Handle[K, V]{cache: c, item: it}
+}
+
+// Value returns the value. It is shared: nobody may change it, nor use it after Release.
+func (h *Handle[K, V]) Value() V { return h.item.entry.Value }
+
+// Weight returns the bytes that the value is charged.
+func (h *Handle[K, V]) Weight() int64 { return h.item.weight }
+
+// Release ends the pin. It may be called several times.
+func (h *Handle[K, V]) Release() {
+	if h.released.CompareAndSwap(false, true) {
+		h.cache.unpin(h.item)
+	}
+}
+
+// pin pins key if it is there, and drops it if it has expired. Called with mu held; the caller finishes what left.
+func (c *Cache[K, V]) pin(key K) (it *item[K, V], left []departed[K, V]) {
+	it = c.items[key]
+	if it == nil {
+		return nil, nil
+	}
+	if c.expired(it) {
+		return nil, c.drop(nil, it)
+	}
+	c.hold(it)
+	return it, nil
+}
+
+// hold adds a pin. Called with mu held.
+func (c *Cache[K, V]) hold(it *item[K, V]) {
+	if it.pins == 0 {
+		c.idle.remove(it)
+		c.pinned += it.weight
+	}
+	it.pins++
+}
+
+// expired is called with mu held. An entry in use is as fresh as can be, as far as access goes.
+func (c *Cache[K, V]) expired(it *item[K, V]) bool {
+	now := c.opts.Now()
+	if d := c.opts.ExpireAfterLoad; d > 0 && now.Sub(it.loaded) >= d {
+		return true
+	}
+	d := c.opts.ExpireAfterAccess
+	return d > 0 && it.pins == 0 && now.Sub(it.used) >= d
+}
+
+// unpin ends one pin. With the last one the entry can be evicted, and the budget is told so.
+func (c *Cache[K, V]) unpin(it *item[K, V]) {
+	c.mu.Lock()
+	it.pins--
+	if it.pins > 0 {
+		c.mu.Unlock()
+		return
+	}
+	if it.gone {
+		c.stats.LingeringBytes -= it.weight
+		c.mu.Unlock()
+		it.entry.free()
+		return
+	}
+	c.pinned -= it.weight
+	it.used = c.opts.Now()
+	c.idle.pushFront(it)
+	left := c.overweight(nil)
+	old := c.stale()
+	c.mu.Unlock()
+	c.finish(left, Evicted)
+	c.finish(old, Expired)
+	c.opts.Budget.Idle()
+}
+
+// overweight drops entries until the rest is within the ceiling, pinned ones excepted. Called with mu held.
+func (c *Cache[K, V]) overweight(left []departed[K, V]) []departed[K, V] {
+	for c.weight > c.opts.MaxBytes && !c.idle.empty() {
+		left = c.drop(left, c.idle.last())
+	}
+	return left
+}
+
+// stale drops entries that were not used for too long. They are the last of idle, which is in the order of use. Called with mu held.
+func (c *Cache[K, V]) stale() (left []departed[K, V]) {
+	for c.opts.ExpireAfterAccess > 0 && !c.idle.empty() && c.expired(c.idle.last()) {
+		left = c.drop(left, c.idle.last())
+	}
+	return left
+}
+
+// drop takes an item out of the cache. Without pins it is added to left, for finish. Called with mu held.
+func (c *Cache[K, V]) drop(left []departed[K, V], it *item[K, V]) []departed[K, V] {
+	delete(c.items, it.key)
+	it.gone = true
+	c.weight -= it.weight
+	if it.pins > 0 {
+		c.pinned -= it.weight
+		c.stats.LingeringBytes += it.weight
+		return append(left, departed[K, V]{it, false})
+	}
+	c.idle.remove(it)
+	return append(left, departed[K, V]{it, true})
+}
+
+// reclaim is the cache's reclaimer: it gives back at least want bytes of what no pin holds, unused for longest first.
+func (c *Cache[K, V]) reclaim(want int64) (freed int64) {
+	c.mu.Lock()
+	var left []departed[K, V]
+	for freed < want && !c.idle.empty() {
+		it := c.idle.last()
+		freed += it.weight
+		left = c.drop(left, it)
+	}
+	c.stats.ReclaimedBytes += freed
+	c.mu.Unlock()
+	c.finish(left, Reclaimed)
+	return freed
+}
+
+// finish counts items that left the cache, and frees those that no pin holds. Called off locks, since the budget may call reclaimers.
+func (c *Cache[K, V]) finish(left []departed[K, V], r Reason) {
+	if len(left) == 0 {
+		return
+	}
+	c.count(r, uint64(len(left)))
+	for _, d := range left {
+		if d.idle {
+			d.entry.free()
+		}
+		if hook := c.opts.Hooks.Removed; hook != nil {
+			hook(d.weight, r)
+		}
+	}
+}
+
+func (c *Cache[K, V]) count(r Reason, n uint64) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	switch r {
+	case Evicted:
+		c.stats.Evicted += n
+	case Reclaimed:
+		c.stats.Reclaimed += n
+	case Expired:
+		c.stats.Expired += n
+	case Deleted:
+		c.stats.Deleted += n
+	}
+}
