@@ -150,3 +150,9 @@ func names(table []Setting) []string {
 	}
 	return out
 }
+
+// Has reports whether key is a setting of the table.
+func Has(table []Setting, key string) bool {
+	s, _ := find(table, key)
+	return s != nil
+}
