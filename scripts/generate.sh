@@ -1,6 +1,5 @@
 #!/usr/bin/env bash
-# generate.sh: makes generated files, go.mod and go.sum current. With --check it changes nothing for good to complain about: it
-# fails if that changed anything, and says what.
+# generate.sh: makes generated files, go.mod and the formatting current. With --check it fails where they were not, and says what.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
@@ -24,7 +23,7 @@ go generate ./...
 after=$(state)
 if [ "$before" != "$after" ]; then
 	diff <(printf '%s\n' "$before") <(printf '%s\n' "$after") || true
-	echo "generated files were not current: run make generate and commit" >&2
+	echo "generated files were not current; they are now: commit them" >&2
 	exit 1
 fi
 go mod tidy -diff

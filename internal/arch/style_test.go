@@ -145,6 +145,37 @@ func TestStyle_TestsDoNotSleep(t *testing.T) {
 	})
 }
 
+// measurements finds the tests that are long measurements by what they call.
+func measurements(f *ast.File) []string {
+	var found []string
+	for _, d := range f.Decls {
+		fn, ok := d.(*ast.FuncDecl)
+		if !ok || fn.Body == nil {
+			continue
+		}
+		ast.Inspect(fn.Body, func(n ast.Node) bool {
+			if s, ok := n.(*ast.SelectorExpr); ok && s.Sel.Name == "Bench" {
+				if x, ok := s.X.(*ast.Ident); ok && x.Name == "need" {
+					found = append(found, fn.Name.Name)
+				}
+			}
+			return true
+		})
+	}
+	return found
+}
+
+// scripts/bench.sh finds them by name.
+func TestStyle_LongMeasurementsAreNamedForMakeBench(t *testing.T) {
+	forEachGoFile(t, func(name string, _ *token.FileSet, f *ast.File) {
+		for _, test := range measurements(f) {
+			if !strings.HasPrefix(test, "TestBench_") {
+				t.Errorf("%s: %s calls need.Bench; name it TestBench_..., or make bench does not run it", name, test)
+			}
+		}
+	})
+}
+
 func TestStyle_TheChecksSeeWhatTheyLookFor(t *testing.T) {
 	const text = `package p
 
@@ -171,6 +202,10 @@ func f(err error) {
 	_ = strings.Contains("x", name)
 	time.Sleep(1)
 }
+
+func TestLong(t *testing.T) {
+	need.Bench(t)
+}
 `
 	parse := func(text string) (*token.FileSet, *ast.File) {
 		fset := token.NewFileSet()
@@ -188,6 +223,9 @@ func f(err error) {
 	}
 	if got, want := strings.Join(lines, ", "), "nesting 4 at 16, 21, 22, 24"; got != want {
 		t.Errorf("found %s, want %s", got, want)
+	}
+	if got := measurements(f); !slices.Equal(got, []string{"TestLong"}) {
+		t.Errorf("long measurements: %v, want TestLong", got)
 	}
 	_, f = parse(strings.Replace(text, `import "time"`, "import (\n\"testing/synctest\"\n\"time\"\n)", 1))
 	if got := sleeps(f); len(got) != 0 {

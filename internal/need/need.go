@@ -35,7 +35,7 @@ func Never(t testing.TB, because string) {
 	t.Skip("does not apply here: " + because)
 }
 
-// Bench skips a long measurement unless `make bench` runs it.
+// Bench skips a long measurement unless `make bench` runs it. The name of such a test begins with TestBench_.
 func Bench(t testing.TB) {
 	t.Helper()
 	if os.Getenv("TIERKIT_BENCH") != "1" {

@@ -76,7 +76,7 @@ func TestCommand_SkipsOrFailsWithTheWayToGetIt(t *testing.T) {
 	}
 }
 
-func TestBench_RunsOnlyWhenAsked(t *testing.T) {
+func TestNeed_BenchOnlyWhenAsked(t *testing.T) {
 	t.Setenv("TIERKIT_BENCH", "")
 	if got := outcome(Bench); !strings.HasPrefix(got, "skip: ") {
 		t.Errorf("without TIERKIT_BENCH: %q, want a skip", got)
