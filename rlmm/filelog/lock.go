@@ -1,0 +1,61 @@
+//go:build linux || darwin
+
+package filelog
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+)
+
+// lockDir takes the lock of the one writer. It is flock(2) on a file of its own: see the package comment. The file stays when
+// the lock is given up, since removing it would let two writers lock two different files of that name.
+func lockDir(dir string) (*os.File, error) {
+	f, err := os.OpenFile(filepath.Join(dir, "lock"), os.O_CREATE|os.O_RDWR, 0o600) // close-on-exec: children do not hold it
+	if err != nil {
+		return nil, err
+	}
+	err = flock(f)
+	if errors.Is(err, syscall.EWOULDBLOCK) {
+		err = fmt.Errorf("%s: %w%s: stop that one, or open the log for reading only", dir, ErrLocked, holder(f))
+	}
+	if err == nil {
+		err = writeHolder(f)
+	}
+	if err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
+	return f, nil
+}
+
+func flock(f *os.File) error {
+	for {
+		err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
+		if !errors.Is(err, syscall.EINTR) {
+			return err
+		}
+	}
+}
+
+// holder names the process that has the lock, for the error's text only.
+func holder(f *os.File) string {
+	b := make([]byte, 20)
+	n, _ := f.ReadAt(b, 0) // io.EOF always; without an answer the text says less
+	pid, err := strconv.Atoi(strings.TrimSpace(string(b[:n])))
+	if err != nil {
+		return ""
+	}
+	return fmt.Sprintf(" (process %d)", pid)
+}
+
+func writeHolder(f *os.File) error {
+	if err := f.Truncate(0); err != nil {
+		return err
+	}
+	_, err := f.WriteAt([]byte(strconv.Itoa(os.Getpid())+"\n"), 0)
+	return err
+}
