@@ -49,7 +49,7 @@ func (d *decoder) decode(value []byte) (api uint32, err *DecodeError) {
 		return 0, &DecodeError{Reason: DropTombstone, Detail: "the value is null"}
 	}
 	d.unknown = nil
-	r := reader{b: value, left: value}
+	r := wireReader{b: value, left: value}
 	api = d.envelope(&r)
 	switch {
 	case r.err != nil:
@@ -71,7 +71,7 @@ func (d *decoder) decode(value []byte) (api uint32, err *DecodeError) {
 	return api, r.err
 }
 
-func (d *decoder) envelope(r *reader) uint32 {
+func (d *decoder) envelope(r *wireReader) uint32 {
 	number := func(what string) uint32 {
 		v := r.uvarint(what)
 		if v > math.MaxInt16 {
@@ -92,7 +92,7 @@ func (d *decoder) envelope(r *reader) uint32 {
 	return api
 }
 
-func (d *decoder) partition(r *reader) (tp remotelog.TopicIDPartition) {
+func (d *decoder) partition(r *wireReader) (tp remotelog.TopicIDPartition) {
 	name := r.sized("topic name")
 	switch {
 	case name == nil && r.err == nil:
@@ -111,7 +111,7 @@ func (d *decoder) partition(r *reader) (tp remotelog.TopicIDPartition) {
 	return tp
 }
 
-func (d *decoder) segmentID(r *reader) (id remotelog.SegmentID) {
+func (d *decoder) segmentID(r *wireReader) (id remotelog.SegmentID) {
 	id.TopicIDPartition = d.partition(r)
 	id.ID = r.uuid("segment id")
 	if ts := r.tags("tags of the segment id", nil); ts != nil {
@@ -121,7 +121,7 @@ func (d *decoder) segmentID(r *reader) (id remotelog.SegmentID) {
 }
 
 // segmentBody reads what api keys 0 and 3 have in common.
-func (d *decoder) segmentBody(r *reader) {
+func (d *decoder) segmentBody(r *wireReader) {
 	m := &d.segment
 	m.StartOffset = r.i64("start offset")
 	m.EndOffset = r.i64("end offset")
@@ -157,7 +157,7 @@ func (d *decoder) segmentBody(r *reader) {
 	}
 }
 
-func (d *decoder) epochs(r *reader) []remotelog.LeaderEpoch {
+func (d *decoder) epochs(r *wireReader) []remotelog.LeaderEpoch {
 	n := r.compact("leader epochs")
 	switch {
 	case r.err != nil:
@@ -182,7 +182,7 @@ func (d *decoder) epochs(r *reader) []remotelog.LeaderEpoch {
 	return es
 }
 
-func (d *decoder) updateBody(r *reader) {
+func (d *decoder) updateBody(r *wireReader) {
 	d.update = remotelog.SegmentUpdate{SegmentID: d.segmentID(r)}
 	d.update.BrokerID = r.i32("broker id")
 	d.update.EventTimestampMs = r.i64("event timestamp")
@@ -191,7 +191,7 @@ func (d *decoder) updateBody(r *reader) {
 	d.messageTags(r)
 }
 
-func (d *decoder) deleteBody(r *reader) {
+func (d *decoder) deleteBody(r *wireReader) {
 	d.delete = remotelog.PartitionDelete{TopicIDPartition: d.partition(r)}
 	d.delete.BrokerID = r.i32("broker id")
 	d.delete.EventTimestampMs = r.i64("event timestamp")
@@ -202,7 +202,7 @@ func (d *decoder) deleteBody(r *reader) {
 	d.messageTags(r)
 }
 
-func (d *decoder) messageTags(r *reader) {
+func (d *decoder) messageTags(r *wireReader) {
 	if ts := r.tags("tags of the message", nil); ts != nil {
 		d.tags().Message = ts
 	}
@@ -217,7 +217,7 @@ func (d *decoder) tags() *UnknownTags {
 }
 
 // custom reads custom metadata, a copy: nil for null, not nil for empty.
-func custom(r *reader) remotelog.CustomMetadata {
+func custom(r *wireReader) remotelog.CustomMetadata {
 	b := r.sized("custom metadata")
 	if b == nil {
 		return nil
@@ -225,7 +225,7 @@ func custom(r *reader) remotelog.CustomMetadata {
 	return append(remotelog.CustomMetadata{}, b...)
 }
 
-func state(r *reader) remotelog.State {
+func state(r *wireReader) remotelog.State {
 	s := remotelog.State(r.i8("segment state"))
 	if r.err == nil && !s.Valid() {
 		r.fail(DropInvalidState, "segment state %d is unknown", int8(s))

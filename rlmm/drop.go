@@ -18,7 +18,7 @@ const (
 	DropUndecodable
 	// DropUnknownMessage: the envelope names a message that does not exist.
 	DropUnknownMessage
-	// DropInvalidState: the state byte is none of the known states.
+	// DropInvalidState: the state is unknown, or not the one that a new segment has.
 	DropInvalidState
 	// DropInvalidSegment: a segment with a negative start offset, an end below its start, or no leader epoch.
 	DropInvalidSegment

@@ -33,7 +33,7 @@ func Encode(r Record) ([]byte, error) {
 	case size < math.MinInt32 || size > math.MaxInt32:
 		return nil, fmt.Errorf("%w: segment of %d bytes, a metadata record holds up to %d", remotelog.ErrInvalidArgument, size, math.MaxInt32)
 	}
-	w := writer{b: make([]byte, 0, 160)}
+	w := wireWriter{b: make([]byte, 0, 160)}
 	r.append(&w)
 	return w.b, nil
 }
@@ -46,27 +46,27 @@ func tagsOf(r Record) *UnknownTags {
 	return &UnknownTags{}
 }
 
-func (w *writer) envelope(api uint32) {
+func (w *wireWriter) envelope(api uint32) {
 	w.uvarint(frameVersion)
 	w.uvarint(api)
 	w.uvarint(messageVersion)
 }
 
-func (w *writer) partition(tp remotelog.TopicIDPartition, u *UnknownTags) {
+func (w *wireWriter) partition(tp remotelog.TopicIDPartition, u *UnknownTags) {
 	w.str(tp.Topic)
 	w.uuid(tp.TopicID)
 	w.i32(tp.Partition)
 	w.tags(u.Partition)
 }
 
-func (w *writer) segmentID(id remotelog.SegmentID, u *UnknownTags) {
+func (w *wireWriter) segmentID(id remotelog.SegmentID, u *UnknownTags) {
 	w.partition(id.TopicIDPartition, u)
 	w.uuid(id.ID)
 	w.tags(u.Segment)
 }
 
 // segmentBody writes what api keys 0 and 3 have in common.
-func (w *writer) segmentBody(m *remotelog.SegmentMetadata, u *UnknownTags) {
+func (w *wireWriter) segmentBody(m *remotelog.SegmentMetadata, u *UnknownTags) {
 	w.i64(m.StartOffset)
 	w.i64(m.EndOffset)
 	w.i32(m.BrokerID)
@@ -90,14 +90,14 @@ func (w *writer) segmentBody(m *remotelog.SegmentMetadata, u *UnknownTags) {
 	w.rawTags(u.Message)
 }
 
-func (r *SegmentRecord) append(w *writer) {
+func (r *SegmentRecord) append(w *wireWriter) {
 	u := tagsOf(r)
 	w.envelope(apiSegment)
 	w.segmentID(r.Metadata.SegmentID, u)
 	w.segmentBody(&r.Metadata, u)
 }
 
-func (r *UpdateRecord) append(w *writer) {
+func (r *UpdateRecord) append(w *wireWriter) {
 	u := tagsOf(r)
 	w.envelope(apiUpdate)
 	w.segmentID(r.Update.SegmentID, u)
@@ -108,7 +108,7 @@ func (r *UpdateRecord) append(w *writer) {
 	w.tags(u.Message)
 }
 
-func (r *PartitionDeleteRecord) append(w *writer) {
+func (r *PartitionDeleteRecord) append(w *wireWriter) {
 	u := tagsOf(r)
 	w.envelope(apiPartitionDelete)
 	w.partition(r.Delete.TopicIDPartition, u)
@@ -118,7 +118,7 @@ func (r *PartitionDeleteRecord) append(w *writer) {
 	w.tags(u.Message)
 }
 
-func (r *SnapshotRecord) append(w *writer) {
+func (r *SnapshotRecord) append(w *wireWriter) {
 	w.envelope(apiSnapshot)
 	w.uuid(r.Metadata.ID)
 	w.segmentBody(&r.Metadata, tagsOf(r))

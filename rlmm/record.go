@@ -20,7 +20,7 @@ type Record interface {
 	// String is Kafka's text form of the message, as its console formatter prints it.
 	String() string
 
-	append(w *writer)
+	append(w *wireWriter)
 	unknown() *UnknownTags
 }
 

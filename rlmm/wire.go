@@ -12,22 +12,22 @@ import (
 // maxVarintBytes is what Kafka's ByteUtils.readUnsignedVarint reads at most.
 const maxVarintBytes = 5
 
-// writer appends primitives to a slice.
-type writer struct{ b []byte }
+// wireWriter appends primitives to a slice.
+type wireWriter struct{ b []byte }
 
-func (w *writer) i8(v int8)        { w.b = append(w.b, byte(v)) }
-func (w *writer) i32(v int32)      { w.b = binary.BigEndian.AppendUint32(w.b, uint32(v)) }
-func (w *writer) i64(v int64)      { w.b = binary.BigEndian.AppendUint64(w.b, uint64(v)) }
-func (w *writer) uuid(v [16]byte)  { w.b = append(w.b, v[:]...) }
-func (w *writer) uvarint(v uint32) { w.b = binary.AppendUvarint(w.b, uint64(v)) }
+func (w *wireWriter) i8(v int8)        { w.b = append(w.b, byte(v)) }
+func (w *wireWriter) i32(v int32)      { w.b = binary.BigEndian.AppendUint32(w.b, uint32(v)) }
+func (w *wireWriter) i64(v int64)      { w.b = binary.BigEndian.AppendUint64(w.b, uint64(v)) }
+func (w *wireWriter) uuid(v [16]byte)  { w.b = append(w.b, v[:]...) }
+func (w *wireWriter) uvarint(v uint32) { w.b = binary.AppendUvarint(w.b, uint64(v)) }
 
-func (w *writer) str(s string) {
+func (w *wireWriter) str(s string) {
 	w.uvarint(uint32(len(s)) + 1)
 	w.b = append(w.b, s...)
 }
 
 // bytes writes nullable bytes: nil is null.
-func (w *writer) bytes(b []byte) {
+func (w *wireWriter) bytes(b []byte) {
 	if b == nil {
 		w.uvarint(0)
 		return
@@ -37,12 +37,12 @@ func (w *writer) bytes(b []byte) {
 }
 
 // tags writes the tagged fields that end a struct.
-func (w *writer) tags(ts []Tag) {
+func (w *wireWriter) tags(ts []Tag) {
 	w.uvarint(uint32(len(ts)))
 	w.rawTags(ts)
 }
 
-func (w *writer) rawTags(ts []Tag) {
+func (w *wireWriter) rawTags(ts []Tag) {
 	for _, t := range ts {
 		w.uvarint(t.ID)
 		w.uvarint(uint32(len(t.Data)))
@@ -50,15 +50,15 @@ func (w *writer) rawTags(ts []Tag) {
 	}
 }
 
-// reader takes primitives from a value. Its first error stays, and everything read after it is zero. It allocates nothing
+// wireReader takes primitives from a value. Its first error stays, and everything read after it is zero. It allocates nothing
 // beyond what the bytes left can fill.
-type reader struct {
+type wireReader struct {
 	b    []byte
 	left []byte
 	err  *DecodeError
 }
 
-func (r *reader) fail(reason DropReason, format string, args ...any) {
+func (r *wireReader) fail(reason DropReason, format string, args ...any) {
 	if r.err == nil {
 		at := fmt.Sprintf(" at byte %d", len(r.b)-len(r.left))
 		r.err = &DecodeError{Reason: reason, Detail: fmt.Sprintf(format, args...) + at}
@@ -67,7 +67,7 @@ func (r *reader) fail(reason DropReason, format string, args ...any) {
 }
 
 // take returns the next n bytes of the value itself; nil with an error set if there are fewer.
-func (r *reader) take(n int, what string) []byte {
+func (r *wireReader) take(n int, what string) []byte {
 	if r.err != nil {
 		return nil
 	}
@@ -80,33 +80,33 @@ func (r *reader) take(n int, what string) []byte {
 	return b
 }
 
-func (r *reader) i8(what string) int8 {
+func (r *wireReader) i8(what string) int8 {
 	if b := r.take(1, what); b != nil {
 		return int8(b[0])
 	}
 	return 0
 }
 
-func (r *reader) i32(what string) int32 {
+func (r *wireReader) i32(what string) int32 {
 	if b := r.take(4, what); b != nil {
 		return int32(binary.BigEndian.Uint32(b))
 	}
 	return 0
 }
 
-func (r *reader) i64(what string) int64 {
+func (r *wireReader) i64(what string) int64 {
 	if b := r.take(8, what); b != nil {
 		return int64(binary.BigEndian.Uint64(b))
 	}
 	return 0
 }
 
-func (r *reader) uuid(what string) (u [16]byte) {
+func (r *wireReader) uuid(what string) (u [16]byte) {
 	copy(u[:], r.take(16, what))
 	return u
 }
 
-func (r *reader) uvarint(what string) uint32 {
+func (r *wireReader) uvarint(what string) uint32 {
 	if r.err != nil {
 		return 0
 	}
@@ -124,10 +124,10 @@ func (r *reader) uvarint(what string) uint32 {
 }
 
 // compact reads the length of a compact string, bytes or array; -1 is null.
-func (r *reader) compact(what string) int64 { return int64(r.uvarint(what)) - 1 }
+func (r *wireReader) compact(what string) int64 { return int64(r.uvarint(what)) - 1 }
 
 // sized returns the bytes of a compact string or bytes; nil without an error is null.
-func (r *reader) sized(what string) []byte {
+func (r *wireReader) sized(what string) []byte {
 	n := r.compact(what)
 	if r.err != nil || n < 0 {
 		return nil
@@ -141,7 +141,7 @@ func (r *reader) sized(what string) []byte {
 
 // tags reads the tagged fields that end a struct. known, which may be nil, is given each field first and reports whether it is
 // one that this version knows.
-func (r *reader) tags(what string, known func(id uint32, data []byte) bool) []Tag {
+func (r *wireReader) tags(what string, known func(id uint32, data []byte) bool) []Tag {
 	n := r.uvarint(what)
 	if n == 0 || r.err != nil {
 		return nil
