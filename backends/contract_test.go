@@ -1,0 +1,730 @@
+package backends_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"io"
+	iofs "io/fs"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/iotest"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+	"go.uber.org/goleak"
+
+	"github.com/tierkit/tierkit/backends"
+	"github.com/tierkit/tierkit/backends/fs"
+	"github.com/tierkit/tierkit/backends/mem"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// place opens drivers over one namespace: each call is another client.
+type place func(t *testing.T) backends.Driver
+
+func places(t *testing.T) map[string]place {
+	t.Helper()
+	space, dir, fast := new(mem.Space), t.TempDir(), t.TempDir()
+	open := func(root string, noSync bool) place {
+		return func(t *testing.T) backends.Driver {
+			t.Helper()
+			d, err := fs.Open(t.Context(), fs.Options{Root: root, NoSync: noSync})
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() { _ = d.Close() })
+			return d
+		}
+	}
+	return map[string]place{
+		"mem":        func(*testing.T) backends.Driver { return space.Client(mem.Options{}) },
+		"fs":         open(dir, false),
+		"fs-no-sync": open(fast, true),
+	}
+}
+
+// contract is one rule that every driver keeps; the suite has more of them.
+type contract struct {
+	name string
+	run  func(t *testing.T, p place)
+}
+
+func TestContract(t *testing.T) {
+	for _, c := range contracts() {
+		t.Run(c.name, func(t *testing.T) {
+			for name, p := range places(t) {
+				t.Run(name, func(t *testing.T) { c.run(t, p) })
+			}
+		})
+	}
+}
+
+func contracts() []contract {
+	return []contract{
+		{"put/read-after-write", putReadAfterWrite},
+		{"put/sizes-and-sources", putSources},
+		{"put/failed-put-keeps-old", failedPut},
+		{"put/panic", putPanic},
+		{"get/ranges", getRanges},
+		{"get/missing", getMissing},
+		{"get/close", getClose},
+		{"get/if-version", getIfVersion},
+		{"get/old-version-stays-readable", readerInFlight},
+		{"ifabsent/race", ifAbsentRace},
+		{"delete/only-that-key", deleteOnlyThat},
+		{"list/order-and-pages", listPages},
+		{"list/prefix-is-text", listPrefix},
+		{"list/bad-token", listBadToken},
+		{"ctx/dead-on-entry", deadOnEntry},
+		{"ctx/cancel-in-the-middle", cancelInTheMiddle},
+		{"close/after", closeAfter},
+		{"conc/mixed", concurrentMix},
+	}
+}
+
+func mustPut(t *testing.T, d backends.Driver, key string, data []byte) backends.Info {
+	t.Helper()
+	info, err := d.Put(t.Context(), key, bytes.NewReader(data), backends.PutOptions{Size: int64(len(data))})
+	if err != nil {
+		t.Fatalf("put %q: %v", key, err)
+	}
+	return info
+}
+
+func mustGet(t *testing.T, d backends.Driver, key string, r backends.Range) []byte {
+	t.Helper()
+	obj, err := d.Get(t.Context(), key, backends.GetOptions{Range: r})
+	if err != nil {
+		t.Fatalf("get %q: %v", key, err)
+	}
+	data, err := io.ReadAll(obj.Body)
+	if err != nil {
+		t.Fatalf("read %q: %v", key, err)
+	}
+	if int64(len(data)) != obj.Length {
+		t.Fatalf("read %q: %d bytes, Length says %d", key, len(data), obj.Length)
+	}
+	if err := obj.Body.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return data
+}
+
+func keysOf(t *testing.T, d backends.Driver, prefix string) []string {
+	t.Helper()
+	keys := []string{}
+	for token := ""; ; {
+		page, err := d.List(t.Context(), backends.ListOptions{Prefix: prefix, Token: token})
+		if err != nil {
+			t.Fatalf("list %q: %v", prefix, err)
+		}
+		for _, i := range page.Infos {
+			keys = append(keys, i.Key)
+		}
+		if token = page.Next; token == "" {
+			return keys
+		}
+	}
+}
+
+func pending(t *testing.T, d backends.Driver) []backends.Upload {
+	t.Helper()
+	l, ok := d.(backends.UploadLister)
+	if !ok {
+		return nil
+	}
+	ups, err := l.ListUploads(t.Context(), "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return ups
+}
+
+func random(seed uint64, n int) []byte {
+	out := make([]byte, n)
+	r := rand.NewChaCha8([32]byte{byte(seed), byte(seed >> 8)})
+	_, _ = r.Read(out)
+	return out
+}
+
+func putReadAfterWrite(t *testing.T, p place) {
+	d, other := p(t), p(t)
+	meta := map[string]string{"token": "abc-1"}
+	for _, n := range []int{0, 1, 4095, 256<<10 - 1, 256 << 10, 256<<10 + 1, 1 << 20} {
+		data := random(uint64(n), n)
+		for _, size := range []int64{int64(n), backends.SizeUnknown} {
+			sum := crc32.Checksum(data, crc32.MakeTable(crc32.Castagnoli))
+			info, err := d.Put(t.Context(), "a/b", bytes.NewReader(data), backends.PutOptions{Size: size, Meta: meta, CRC32C: &sum})
+			if err != nil {
+				t.Fatalf("%d bytes, size %d: %v", n, size, err)
+			}
+			stat, err := other.Stat(t.Context(), "a/b")
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(info, stat, cmpopts.IgnoreFields(backends.Info{}, "Meta"), cmpopts.EquateApproxTime(0)); diff != "" {
+				t.Errorf("put and stat differ: %s", diff)
+			}
+			if d.Properties().UserMeta && !cmp.Equal(stat.Meta, meta) {
+				t.Errorf("meta: got %v", stat.Meta)
+			}
+			if info.Size != int64(n) || info.Key != "a/b" || info.Version == "" {
+				t.Errorf("info: %+v", info)
+			}
+			if !bytes.Equal(mustGet(t, other, "a/b", backends.All()), data) {
+				t.Errorf("%d bytes: other bytes came back", n)
+			}
+		}
+	}
+}
+
+// guarded is a body that fails the test when it is used against the rules.
+type guarded struct {
+	t      *testing.T
+	r      io.Reader
+	mu     sync.Mutex
+	isOver bool
+}
+
+func (g *guarded) Read(p []byte) (int, error) {
+	if !g.mu.TryLock() {
+		g.t.Error("two reads at the same time")
+		return 0, io.EOF
+	}
+	defer g.mu.Unlock()
+	if g.isOver {
+		g.t.Error("read after put returned")
+	}
+	return g.r.Read(p)
+}
+
+func (g *guarded) Close() error { g.t.Error("body was closed"); return nil }
+
+func (g *guarded) over() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.isOver = true
+}
+
+var errSource = errors.New("the source broke")
+
+func putSources(t *testing.T, p place) {
+	d := p(t)
+	data := random(1, 600<<10)
+	wrong := crc32.Checksum(data, crc32.IEEETable)
+	size := int64(len(data))
+	tests := []struct {
+		name string
+		body io.Reader
+		opts backends.PutOptions
+		want error // nil: the bytes are stored
+	}{
+		{"one byte at a time", iotest.OneByteReader(bytes.NewReader(data)), backends.PutOptions{Size: size}, nil},
+		{"halves", iotest.HalfReader(bytes.NewReader(data)), backends.PutOptions{Size: size}, nil},
+		{"data with EOF", iotest.DataErrReader(bytes.NewReader(data)), backends.PutOptions{Size: backends.SizeUnknown}, nil},
+		{"error at 0", iotest.ErrReader(errSource), backends.PutOptions{Size: size}, errSource},
+		{"error later", io.MultiReader(bytes.NewReader(data[:300<<10]), iotest.ErrReader(errSource)), backends.PutOptions{Size: size}, errSource},
+		{"error at the end", io.MultiReader(bytes.NewReader(data), iotest.ErrReader(errSource)), backends.PutOptions{Size: size}, errSource},
+		{"short", bytes.NewReader(data[:size-1]), backends.PutOptions{Size: size}, backends.SizeMismatch},
+		{"long", bytes.NewReader(data), backends.PutOptions{Size: size - 1}, backends.SizeMismatch},
+		{"forgot the size", bytes.NewReader(data), backends.PutOptions{}, backends.SizeMismatch},
+		{"other checksum", bytes.NewReader(data), backends.PutOptions{Size: size, CRC32C: &wrong}, backends.Corrupt},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			body := &guarded{t: t, r: tt.body}
+			_, err := d.Put(t.Context(), "k", body, tt.opts)
+			body.over()
+			if !errors.Is(err, tt.want) {
+				t.Fatalf("got %v, want %v", err, tt.want)
+			}
+			if ups := pending(t, d); len(ups) > 0 {
+				t.Errorf("left behind: %+v", ups)
+			}
+			if tt.want != nil {
+				if keys := keysOf(t, d, ""); len(keys) > 0 {
+					t.Errorf("a failed put left %q", keys)
+				}
+				return
+			}
+			if !bytes.Equal(mustGet(t, d, "k", backends.All()), data) {
+				t.Error("other bytes came back")
+			}
+			if err := d.Delete(t.Context(), "k"); err != nil {
+				t.Fatal(err)
+			}
+		})
+	}
+}
+
+func failedPut(t *testing.T, p place) {
+	d := p(t)
+	mustPut(t, d, "k", []byte("old"))
+	_, err := d.Put(t.Context(), "k", io.MultiReader(strings.NewReader("new"), iotest.ErrReader(errSource)), backends.PutOptions{Size: 10})
+	if !errors.Is(err, errSource) {
+		t.Fatalf("got %v", err)
+	}
+	if got := mustGet(t, d, "k", backends.All()); string(got) != "old" {
+		t.Errorf("got %q, want old", got)
+	}
+}
+
+func putPanic(t *testing.T, p place) {
+	d := p(t)
+	func() {
+		defer func() {
+			if r := recover(); r != "boom" {
+				t.Errorf("recovered %v, want boom", r)
+			}
+		}()
+		_, err := d.Put(t.Context(), "k", readerFunc(func([]byte) (int, error) { panic("boom") }), backends.PutOptions{Size: 5})
+		t.Errorf("put returned %v", err)
+	}()
+	if ups, keys := pending(t, d), keysOf(t, d, ""); len(ups)+len(keys) > 0 {
+		t.Errorf("left behind: %v %v", ups, keys)
+	}
+}
+
+type readerFunc func(p []byte) (int, error)
+
+func (f readerFunc) Read(p []byte) (int, error) { return f(p) }
+
+func getRanges(t *testing.T, p place) {
+	d := p(t)
+	data := random(2, 700<<10)
+	size := int64(len(data))
+	mustPut(t, d, "k", data)
+	mustPut(t, d, "empty", nil)
+	tests := []struct {
+		key         string
+		r           backends.Range
+		off, length int64 // length < 0: InvalidRange
+	}{
+		{"k", backends.All(), 0, size},
+		{"k", backends.Range{Offset: 0, Length: -42}, 0, size},
+		{"k", backends.Range{Offset: 5, Length: 1}, 5, 1},
+		{"k", backends.Range{Offset: size - 1, Length: 1}, size - 1, 1},
+		{"k", backends.Range{Offset: 10, Length: 512 << 10}, 10, 512 << 10},
+		{"k", backends.Range{Offset: 10, Length: -1}, 10, size - 10},
+		{"k", backends.Range{Offset: size - 3, Length: 100}, size - 3, 3},
+		{"k", backends.Range{Offset: 7, Length: math.MaxInt64}, 7, size - 7},
+		{"k", backends.Range{Offset: size, Length: 1}, 0, -1},
+		{"k", backends.Range{Offset: size, Length: -1}, 0, -1},
+		{"k", backends.Range{Offset: size + 1, Length: -1}, 0, -1},
+		{"k", backends.Range{Offset: math.MaxInt64, Length: math.MaxInt64}, 0, -1},
+		{"empty", backends.All(), 0, 0},
+		{"empty", backends.Range{Offset: 0, Length: 5}, 0, -1},
+		{"empty", backends.Range{Offset: 1, Length: -1}, 0, -1},
+	}
+	for _, tt := range tests {
+		obj, err := d.Get(t.Context(), tt.key, backends.GetOptions{Range: tt.r})
+		if tt.length < 0 {
+			if !errors.Is(err, backends.InvalidRange) {
+				t.Errorf("%s %+v: got %v, want InvalidRange", tt.key, tt.r, err)
+			}
+			continue
+		}
+		if err != nil {
+			t.Errorf("%s %+v: %v", tt.key, tt.r, err)
+			continue
+		}
+		if obj.Offset != tt.off || obj.Length != tt.length {
+			t.Errorf("%s %+v: got %d at %d, want %d at %d", tt.key, tt.r, obj.Length, obj.Offset, tt.length, tt.off)
+		}
+		want := []byte{}
+		if tt.key == "k" {
+			want = data[tt.off : tt.off+tt.length]
+		}
+		if err := iotest.TestReader(obj.Body, want); err != nil {
+			t.Errorf("%s %+v: %v", tt.key, tt.r, err)
+		}
+		_ = obj.Body.Close()
+	}
+}
+
+func getMissing(t *testing.T, p place) {
+	d := p(t)
+	mustPut(t, d, "a/b", []byte("x"))
+	keys := []string{"z", "a/b2"}
+	if !d.Properties().FlatKeys {
+		keys = append(keys, "a", "a/b/c", "a/b/c/d")
+	}
+	for _, key := range keys {
+		for _, r := range []backends.Range{backends.All(), {Offset: 3, Length: 4}} {
+			_, err := d.Get(t.Context(), key, backends.GetOptions{Range: r})
+			if !errors.Is(err, backends.NotFound) || !errors.Is(err, iofs.ErrNotExist) {
+				t.Errorf("get %q: got %v, want NotFound", key, err)
+			}
+		}
+		if _, err := d.Stat(t.Context(), key); !errors.Is(err, backends.NotFound) {
+			t.Errorf("stat %q: got %v, want NotFound", key, err)
+		}
+		if err := d.Delete(t.Context(), key); err != nil {
+			t.Errorf("delete %q: %v", key, err)
+		}
+	}
+	if got := keysOf(t, d, ""); !slices.Equal(got, []string{"a/b"}) {
+		t.Errorf("left are %q", got)
+	}
+}
+
+func getClose(t *testing.T, p place) {
+	d := p(t)
+	mustPut(t, d, "k", random(3, 100<<10))
+	obj, err := d.Get(t.Context(), "k", backends.GetOptions{Range: backends.All()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := io.ReadFull(obj.Body, make([]byte, 10)); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		if err := obj.Body.Close(); err != nil {
+			t.Errorf("close: %v", err)
+		}
+	}
+	if n, err := obj.Body.Read(make([]byte, 10)); n != 0 || !errors.Is(err, backends.Closed) {
+		t.Errorf("read after close: %d, %v", n, err)
+	}
+}
+
+func getIfVersion(t *testing.T, p place) {
+	d := p(t)
+	seen := map[string]bool{}
+	for i := range 50 { // the same size each time, as fast as it goes: times of the kernel's clock would be the same
+		info := mustPut(t, d, "k", []byte(fmt.Sprintf("%04d", i)))
+		if seen[info.Version] {
+			t.Fatalf("version %s came twice", info.Version)
+		}
+		seen[info.Version] = true
+		obj, err := d.Get(t.Context(), "k", backends.GetOptions{Range: backends.All(), IfVersion: info.Version})
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = obj.Body.Close()
+	}
+	for v := range seen {
+		_, err := d.Get(t.Context(), "k", backends.GetOptions{Range: backends.All(), IfVersion: v})
+		if err != nil && !errors.Is(err, backends.Precondition) {
+			t.Errorf("got %v, want Precondition", err)
+		}
+	}
+	if _, err := d.Get(t.Context(), "k", backends.GetOptions{Range: backends.All(), IfVersion: "other"}); !errors.Is(err, backends.Precondition) {
+		t.Errorf("got %v, want Precondition", err)
+	}
+}
+
+func readerInFlight(t *testing.T, p place) {
+	d := p(t)
+	old := random(4, 300<<10)
+	mustPut(t, d, "k", old)
+	obj, err := d.Get(t.Context(), "k", backends.GetOptions{Range: backends.All()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer obj.Body.Close()
+	mustPut(t, d, "k", random(5, 300<<10))
+	if err := d.Delete(t.Context(), "k"); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := io.ReadAll(obj.Body); err != nil || !bytes.Equal(got, old) {
+		t.Errorf("got %d bytes, %v, want the old ones", len(got), err)
+	}
+}
+
+func ifAbsentRace(t *testing.T, p place) {
+	clients := []backends.Driver{p(t), p(t), p(t), p(t)}
+	for round := range 5 {
+		key := fmt.Sprintf("dir%d/k", round)
+		errs := make([]error, 16)
+		var wg sync.WaitGroup
+		for i := range errs {
+			wg.Go(func() {
+				body := strings.NewReader(fmt.Sprintf("%02d", i))
+				_, errs[i] = clients[i%4].Put(t.Context(), key, body, backends.PutOptions{Size: 2, IfAbsent: true})
+			})
+		}
+		wg.Wait()
+		winner := -1
+		for i, err := range errs {
+			switch {
+			case err == nil && winner >= 0:
+				t.Fatalf("%d and %d both created it", winner, i)
+			case err == nil:
+				winner = i
+			case !errors.Is(err, backends.Exists):
+				t.Errorf("%d: got %v, want Exists", i, err)
+			}
+		}
+		if got := mustGet(t, clients[0], key, backends.All()); winner < 0 || string(got) != fmt.Sprintf("%02d", winner) {
+			t.Errorf("content %q, winner %d", got, winner)
+		}
+		untouched := &countingReader{r: strings.NewReader("zz")}
+		if _, err := clients[1].Put(t.Context(), key, untouched, backends.PutOptions{Size: 2, IfAbsent: true}); !errors.Is(err, backends.Exists) || untouched.n > 0 {
+			t.Errorf("got %v after %d bytes, want Exists before the first", err, untouched.n)
+		}
+		if err := clients[2].Delete(t.Context(), key); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := clients[3].Put(t.Context(), key, strings.NewReader("zz"), backends.PutOptions{Size: 2, IfAbsent: true}); err != nil {
+			t.Errorf("after delete: %v", err)
+		}
+	}
+	if ups := pending(t, clients[0]); len(ups) > 0 {
+		t.Errorf("left behind: %+v", ups)
+	}
+}
+
+type countingReader struct {
+	r io.Reader
+	n int
+}
+
+func (c *countingReader) Read(p []byte) (int, error) {
+	n, err := c.r.Read(p)
+	c.n += n
+	return n, err
+}
+
+func deleteOnlyThat(t *testing.T, p place) {
+	d := p(t)
+	all := []string{"a/b/c", "a/b/d", "a/bc", "ab"}
+	for _, key := range all {
+		mustPut(t, d, key, []byte(key))
+	}
+	for i, key := range all {
+		for range 2 {
+			if err := d.Delete(t.Context(), key); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if got := keysOf(t, d, ""); !slices.Equal(got, all[i+1:]) {
+			t.Errorf("after deleting %s: %q", key, got)
+		}
+	}
+}
+
+// treeKeys are keys whose order differs from that of a naive walk: "a.b" < "a/x" < "a0".
+func treeKeys() []string {
+	keys := []string{"a.b", "a-b/z", "a/x", "a/x.y/1", "a0", "b/\U0001F600", "b/\uffee", "b/\u00e4", "b/a b+%20", "B/1", "z"}
+	for i := range 60 {
+		keys = append(keys, fmt.Sprintf("many/%03d", i))
+	}
+	slices.Sort(keys)
+	return keys
+}
+
+func listPages(t *testing.T, p place) {
+	d, other := p(t), p(t)
+	if page, err := d.List(t.Context(), backends.ListOptions{}); err != nil || len(page.Infos) > 0 || page.Next != "" {
+		t.Fatalf("empty store: %+v, %v", page, err)
+	}
+	keys := treeKeys()
+	for _, key := range keys {
+		mustPut(t, d, key, []byte(key))
+	}
+	for _, limit := range []int{0, 1, 2, 3, len(keys) - 1, len(keys), len(keys) + 1} {
+		var got []string
+		for token := ""; ; {
+			page, err := other.List(t.Context(), backends.ListOptions{Limit: limit, Token: token})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if limit > 0 && len(page.Infos) > limit {
+				t.Fatalf("%d infos, limit %d", len(page.Infos), limit)
+			}
+			for _, info := range page.Infos {
+				got = append(got, info.Key)
+				stat, err := d.Stat(t.Context(), info.Key)
+				if err != nil || stat.Size != info.Size || !stat.ModTime.Equal(info.ModTime) || info.Meta != nil {
+					t.Fatalf("list says %+v, stat %+v, %v", info, stat, err)
+				}
+			}
+			if token = page.Next; token == "" {
+				break
+			}
+		}
+		if diff := cmp.Diff(keys, got); diff != "" {
+			t.Errorf("limit %d: %s", limit, diff)
+		}
+	}
+	page, err := d.List(t.Context(), backends.ListOptions{Limit: 20})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := d.Delete(t.Context(), keys[19]); err != nil { // the one that the token names
+		t.Fatal(err)
+	}
+	page, err = d.List(t.Context(), backends.ListOptions{Token: page.Next, Limit: 1000})
+	if err != nil || len(page.Infos) != len(keys)-20 || page.Infos[0].Key != keys[20] {
+		t.Errorf("after the token's key was deleted: %d infos, %v", len(page.Infos), err)
+	}
+}
+
+func listPrefix(t *testing.T, p place) {
+	d := p(t)
+	keys := treeKeys()
+	for _, key := range keys {
+		mustPut(t, d, key, nil)
+	}
+	for _, prefix := range []string{"", "a", "a/", "a/x", "a/x.", "a-", "b", "b/", "many/", "many/05", "many/999", "zz", "no/such/dir/", "a/../b/", "../", "/", "//", "./"} {
+		want := []string{}
+		for _, key := range keys {
+			if strings.HasPrefix(key, prefix) {
+				want = append(want, key)
+			}
+		}
+		if diff := cmp.Diff(want, keysOf(t, d, prefix)); diff != "" {
+			t.Errorf("prefix %q: %s", prefix, diff)
+		}
+	}
+}
+
+func listBadToken(t *testing.T, p place) {
+	d := p(t)
+	for _, token := range []string{"x", "a", "a!", "a====", "axyz", backends.AfterKey("other/key"), strings.Repeat("a", 5000)} {
+		if _, err := d.List(t.Context(), backends.ListOptions{Prefix: "mine/", Token: token}); !errors.Is(err, backends.InvalidArgument) {
+			t.Errorf("token %.20q: got %v, want InvalidArgument", token, err)
+		}
+	}
+}
+
+func deadOnEntry(t *testing.T, p place) {
+	d := p(t)
+	mustPut(t, d, "k", []byte("x"))
+	cause := errors.New("enough")
+	ctx, cancel := context.WithCancelCause(t.Context())
+	cancel(cause)
+	for name, err := range callAll(ctx, d) {
+		if !errors.Is(err, context.Canceled) {
+			t.Errorf("%s: got %v, want context.Canceled", name, err)
+		}
+	}
+	if got := mustGet(t, d, "k", backends.All()); string(got) != "x" {
+		t.Errorf("got %q", got)
+	}
+}
+
+// callAll calls every method that takes a context.
+func callAll(ctx context.Context, d backends.Driver) map[string]error {
+	out := map[string]error{}
+	_, out["put"] = d.Put(ctx, "k", strings.NewReader("y"), backends.PutOptions{Size: 1})
+	obj, err := d.Get(ctx, "k", backends.GetOptions{Range: backends.All()})
+	if err == nil {
+		_ = obj.Body.Close()
+	}
+	out["get"] = err
+	_, out["stat"] = d.Stat(ctx, "k")
+	out["delete"] = d.Delete(ctx, "k")
+	_, out["list"] = d.List(ctx, backends.ListOptions{})
+	if b, ok := d.(backends.BulkDeleter); ok {
+		out["delete_many"] = b.DeleteMany(ctx, []string{"k"})
+	}
+	if u, ok := d.(backends.UploadLister); ok {
+		_, out["uploads"] = u.ListUploads(ctx, "")
+		out["abort"] = u.AbortUpload(ctx, backends.Upload{ID: "x"})
+	}
+	if b, ok := d.(backends.Prober); ok {
+		out["probe"] = b.Probe(ctx)
+	}
+	return out
+}
+
+func cancelInTheMiddle(t *testing.T, p place) {
+	d := p(t)
+	mustPut(t, d, "k", []byte("old"))
+	ctx, cancel := context.WithCancel(t.Context())
+	n := 0
+	_, err := d.Put(ctx, "k", readerFunc(func(b []byte) (int, error) {
+		if n++; n == 10 {
+			cancel()
+		}
+		return copy(b, make([]byte, 64<<10)), nil
+	}), backends.PutOptions{Size: backends.SizeUnknown})
+	if !errors.Is(err, context.Canceled) {
+		t.Errorf("put: got %v", err)
+	}
+	if got := mustGet(t, d, "k", backends.All()); string(got) != "old" {
+		t.Errorf("got %d bytes, want the old ones", len(got))
+	}
+	if ups := pending(t, d); len(ups) > 0 {
+		t.Errorf("left behind: %+v", ups)
+	}
+	mustPut(t, d, "k", make([]byte, 1<<20))
+	ctx, cancel = context.WithCancel(t.Context())
+	obj, err := d.Get(ctx, "k", backends.GetOptions{Range: backends.All()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer obj.Body.Close()
+	if _, err := io.ReadFull(obj.Body, make([]byte, 1000)); err != nil {
+		t.Fatal(err)
+	}
+	cancel()
+	if _, err := io.ReadAll(obj.Body); !errors.Is(err, context.Canceled) {
+		t.Errorf("read: got %v", err)
+	}
+}
+
+func closeAfter(t *testing.T, p place) {
+	d, other := p(t), p(t)
+	mustPut(t, d, "k", []byte("x"))
+	for range 2 {
+		if err := d.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for name, err := range callAll(t.Context(), d) {
+		if !errors.Is(err, backends.Closed) {
+			t.Errorf("%s: got %v, want Closed", name, err)
+		}
+	}
+	if got := mustGet(t, other, "k", backends.All()); string(got) != "x" {
+		t.Errorf("another client reads %q", got)
+	}
+}
+
+// concurrentMix: writers that delete what they wrote prune directories under the feet of writers in the same ones.
+func concurrentMix(t *testing.T, p place) {
+	clients := []backends.Driver{p(t), p(t)}
+	var wg sync.WaitGroup
+	for g := range 8 {
+		wg.Go(func() {
+			d := clients[g%2]
+			key := fmt.Sprintf("x/y/z/%d", g)
+			for i := range 100 {
+				data := random(uint64(g*1000+i), 1+i*37)
+				if _, err := d.Put(t.Context(), key, bytes.NewReader(data), backends.PutOptions{Size: int64(len(data)), IfAbsent: i%2 == 0}); err != nil {
+					t.Errorf("put %s: %v", key, err)
+					return
+				}
+				obj, err := clients[(g+1)%2].Get(t.Context(), key, backends.GetOptions{Range: backends.All()})
+				if err != nil {
+					t.Errorf("get %s: %v", key, err)
+					return
+				}
+				got, err := io.ReadAll(obj.Body)
+				if err != nil || !bytes.Equal(got, data) {
+					t.Errorf("read %s: %d bytes, %v", key, len(got), err)
+				}
+				_ = obj.Body.Close()
+				if err := d.Delete(t.Context(), key); err != nil {
+					t.Errorf("delete %s: %v", key, err)
+					return
+				}
+			}
+		})
+	}
+	wg.Wait()
+	if ups, keys := pending(t, clients[0]), keysOf(t, clients[0], ""); len(ups)+len(keys) > 0 {
+		t.Errorf("left behind: %v %v", ups, keys)
+	}
+}

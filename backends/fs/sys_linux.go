@@ -1,0 +1,22 @@
+package fs
+
+import (
+	"os"
+	"syscall"
+)
+
+const (
+	sysUnlinkat = syscall.SYS_UNLINKAT
+	atRemoveDir = 0x200 // AT_REMOVEDIR, linux/fcntl.h
+	keepSize    = 0x1   // FALLOC_FL_KEEP_SIZE, linux/falloc.h
+)
+
+// preallocate reserves the space of a file, so that a full disk is found before the bytes are made. File systems that cannot do it find it
+// later.
+func preallocate(f *os.File, size int64) error {
+	err := control(f, func(fd uintptr) error { return syscall.Fallocate(int(fd), keepSize, 0, size) })
+	if isAny(err, syscall.EOPNOTSUPP, syscall.ENOSYS, syscall.EINVAL) {
+		return nil
+	}
+	return err
+}
