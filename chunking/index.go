@@ -38,7 +38,7 @@ func (k Kind) String() string {
 type Chunk struct {
 	Number      int
 	Start       int64 // in the segment file
-	Size        int64
+	Size        int64 // of the content; the last chunk may have been stored with more (see Index.Check), which is dropped
 	StoredStart int64 // in the .log object
 	StoredSize  int64
 }
@@ -189,41 +189,42 @@ func (x *Index) MemoryBytes() int64 {
 // Check reports, as ErrBadIndex, stored sizes that the transform cannot have made: without compression they follow from the
 // sizes of the chunks; a compressed chunk is at least a frame and at most a little larger than its content. It is what finds a
 // manifest whose flags were changed, which Aiven's plug-in would read as wrong bytes.
+//
+// The last chunk of a fixed index may hold more than the file: the plug-in stores a file that grew behind its announced size
+// whole, up to the end of the last chunk. Readers take the first Size bytes of its content.
 func (x *Index) Check(t Transform) error {
-	if x.kind == Variable {
-		for i, size := range x.sizes.all() {
-			if err := x.checkChunk(t, i, size); err != nil {
-				return err
-			}
+	lastContent := x.fileSize - int64(x.chunks-1)*x.chunkSize
+	if x.kind == Fixed {
+		// The stored size of chunks that a file does not have is written all the same.
+		if err := checkSize(t, 0, x.chunkSize, x.chunkSize, x.stored); err != nil {
+			return err
 		}
-		return nil
+		return checkSize(t, x.chunks-1, lastContent, x.chunkSize, x.lastStored)
 	}
-	// The stored size of chunks that a file does not have is written all the same.
-	if err := x.checkSize(t, 0, x.chunkSize, x.stored); err != nil {
-		return err
+	for i, size := range x.sizes.all() {
+		content := x.chunkSize
+		if i == x.chunks-1 {
+			content = lastContent
+		}
+		if err := checkSize(t, i, content, content, size); err != nil {
+			return err
+		}
 	}
-	return x.checkChunk(t, x.chunks-1, x.lastStored)
+	return nil
 }
 
-func (x *Index) checkChunk(t Transform, i int, stored int64) error {
-	content := x.chunkSize
-	if i == x.chunks-1 {
-		content = x.fileSize - int64(i)*x.chunkSize
-	}
-	return x.checkSize(t, i, content, stored)
-}
-
-func (x *Index) checkSize(t Transform, i int, content, stored int64) error {
-	lo, hi := content, content
+// checkSize checks the stored size of a chunk whose content has least to most bytes.
+func checkSize(t Transform, i int, least, most, stored int64) error {
+	lo, hi := least, most
 	if t.Compressed {
-		lo, hi = minFrame, MaxFrame(content)
+		lo, hi = minFrame, MaxFrame(most)
 	}
 	if t.Encrypted {
 		lo, hi = lo+crypto.Overhead, hi+crypto.Overhead
 	}
 	if stored < lo || stored > hi {
 		return fmt.Errorf("%w: chunk %d of %d bytes is said to have %d stored bytes, possible are %d to %d (compression %t, encryption %t)",
-			ErrBadIndex, i, content, stored, lo, hi, t.Compressed, t.Encrypted)
+			ErrBadIndex, i, least, stored, lo, hi, t.Compressed, t.Encrypted)
 	}
 	return nil
 }

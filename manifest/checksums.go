@@ -22,8 +22,9 @@ func Checksum(stored []byte) uint32 { return crc32.Checksum(stored, castagnoli) 
 //	"tierkit":{"version":1,"chunkCrc32c":"<base64 of one big-endian uint32 per chunk>","indexCrc32c":{"offset":n,...},"logBytes":n,"indexBytes":n}
 //
 // All are over stored bytes, so that they can be checked without keys. Another version is ignored: its data are read without
-// checksums. An extension of version 1, or without a version, that is malformed or does not fit the rest of the manifest makes
-// the manifest corrupt: leaving it out would switch off silently what it is there for.
+// checksums; so is a "tierkit" that is no object, which is not ours. An object of version 1, or without a version, that is
+// malformed or does not fit the rest of the manifest makes the manifest corrupt: leaving it out would switch off silently what
+// it is there for.
 type Checksums struct {
 	chunks []byte // 4 bytes for each, big endian
 	parts  [5]uint32

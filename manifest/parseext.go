@@ -27,7 +27,7 @@ func (d *metaReader) extension() error {
 		return err
 	}
 	if t.kind != tokObject {
-		return fmt.Errorf("tierkit is %v, want an object", t)
+		return d.finish(t) // not ours
 	}
 	x := &extReader{scanner: d.scanner, version: -1}
 	if err := x.fields(x.field); err != nil {

@@ -192,7 +192,8 @@ func (d *metaReader) txnIndexEmpty(name string) error {
 	return nil
 }
 
-// result returns the metadata if the manifest had all of them, in a form that a broker would accept.
+// result returns the metadata if the manifest had all of them. Whether they make sense is for those to judge who use them: a
+// broker hands over leader epochs that begin behind the segment's end, for instance.
 func (d *metaReader) result() (*Metadata, string) {
 	for i, name := range metaFields {
 		if d.had&(1<<i) == 0 && d.problem == "" {
@@ -201,10 +202,6 @@ func (d *metaReader) result() (*Metadata, string) {
 	}
 	if d.problem != "" {
 		return nil, d.problem
-	}
-	md := d.md.Segment(0)
-	if err := md.Validate(); err != nil {
-		return nil, "remoteLogSegmentMetadata: " + err.Error()
 	}
 	return &d.md, ""
 }
