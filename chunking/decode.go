@@ -173,13 +173,22 @@ func (d *decoder) take(stored []byte) (int, []byte, error) {
 		into = room
 	}
 	err := contain(func() error {
-		_, err := io.ReadFull(d.body, into[:c.StoredSize])
+		_, err := io.ReadFull(d.body, into[:d.readSize(c)])
 		return err
 	})
 	if errors.Is(err, io.EOF) {
 		err = io.ErrUnexpectedEOF // at the first byte of a chunk, where more are announced
 	}
 	return i, room, err
+}
+
+// readSize is how much of a stored chunk is read. Of one that is used as it lies there, that is no more than its content: the
+// last chunk of a file that had grown behind its announced size is stored longer (see Index.Check).
+func (d *decoder) readSize(c Chunk) int64 {
+	if d.cap == 0 {
+		return min(c.Size, c.StoredSize)
+	}
+	return c.StoredSize
 }
 
 // room asks the sink for the memory of chunk i; nil: nothing more is to be read.
@@ -204,18 +213,17 @@ func (d *decoder) decode(ctx context.Context, i int, stored, room []byte) error 
 	if d.cap == 0 {
 		piece = room
 	}
-	piece = piece[:c.StoredSize]
+	piece = piece[:d.readSize(c)]
 	if d.o.CRC32C != nil && crc32.Checksum(piece, castagnoli) != d.o.CRC32C[i] {
 		return ErrChecksum
 	}
-	var err error
+	// In place, and from there into room, unless the content fits room exactly.
 	if d.o.Key != nil {
-		into := plain
-		if d.o.Codecs != nil {
-			into = piece[:0] // exactly in place; the frame is decompressed from there
-		} else if int64(len(piece)) != c.Size+crypto.Overhead {
-			return fmt.Errorf("%w: %d bytes for %d encrypted ones", ErrBadIndex, len(piece), c.Size)
+		into := piece[:0]
+		if d.o.Codecs == nil && int64(len(piece)) == c.Size+crypto.Overhead {
+			into = plain
 		}
+		var err error
 		if piece, err = d.o.Key.Open(into, piece); err != nil {
 			return err
 		}
@@ -223,8 +231,11 @@ func (d *decoder) decode(ctx context.Context, i int, stored, room []byte) error 
 	if d.o.Codecs != nil {
 		return d.decompress(ctx, plain, piece, int(c.Size))
 	}
-	if int64(len(piece)) != c.Size {
-		return fmt.Errorf("%w: %d stored bytes for %d plain ones", ErrBadIndex, len(piece), c.Size)
+	if n := int64(len(piece)); n < c.Size || n > c.Size && i < d.o.Index.Chunks()-1 {
+		return fmt.Errorf("%w: %d stored bytes for %d plain ones", ErrBadIndex, n, c.Size)
+	}
+	if int64(len(piece)) > c.Size {
+		copy(plain[:c.Size], piece)
 	}
 	return nil
 }

@@ -20,7 +20,7 @@ const (
 type DataKey struct {
 	key  Key
 	aad  []byte
-	aead cipher.AEAD
+	aead hidden[cipher.AEAD] // its key schedule is as good as the key
 }
 
 // NewDataKey returns a random data key with random additional data.
@@ -41,7 +41,7 @@ func OpenDataKey(key Key, aad []byte) (*DataKey, error) {
 	if err != nil {
 		return nil, fmt.Errorf("data key: %w", err)
 	}
-	return &DataKey{key: key, aad: slices.Clone(aad), aead: aead}, nil
+	return &DataKey{key: key, aad: slices.Clone(aad), aead: hide(aead)}, nil
 }
 
 // Key returns the key for wrapping.
@@ -52,7 +52,7 @@ func (k *DataKey) AAD() []byte { return slices.Clone(k.aad) }
 
 // Seal appends the sealed piece of plain to dst and returns the result. It allocates nothing if dst has room for len(plain) +
 // Overhead bytes. The two may overlap exactly, Seal(buf[:0], buf), and in no other way: anything else panics.
-func (k *DataKey) Seal(dst, plain []byte) []byte { return k.aead.Seal(dst, nil, plain, k.aad) }
+func (k *DataKey) Seal(dst, plain []byte) []byte { return k.aead().Seal(dst, nil, plain, k.aad) }
 
 // Open appends the content of the piece to dst. Exactly in place, Open(piece[:0], piece), is allowed; the piece is destroyed
 // then, also when Open fails. It allocates nothing if dst has room. After an error, ErrAuthentication or ErrMalformed (too
@@ -61,7 +61,7 @@ func (k *DataKey) Open(dst, piece []byte) ([]byte, error) {
 	if len(piece) < Overhead {
 		return nil, fmt.Errorf("%w: sealed piece of %d bytes, the least is %d", ErrMalformed, len(piece), Overhead)
 	}
-	out, err := k.aead.Open(dst, nil, piece, k.aad)
+	out, err := k.aead().Open(dst, nil, piece, k.aad)
 	if err != nil {
 		return nil, ErrAuthentication // the only reason cipher.AEAD has
 	}

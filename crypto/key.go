@@ -4,6 +4,7 @@ import (
 	"crypto/rand"
 	"fmt"
 	"log/slog"
+	"slices"
 )
 
 // KeySize is the length of a data key in bytes: AES-256.
@@ -11,17 +12,22 @@ const KeySize = 32
 
 const redacted = "[redacted]"
 
+// hidden keeps a value from fmt and reflection. fmt cannot call the methods of unexported fields and prints what they hold, with
+// a wrong verb even behind pointers; of a function it never prints more than an address.
+type hidden[T any] func() T
+
+func hide[T any](v T) hidden[T] { return func() T { return v } }
+
 // Key holds the 32 bytes of a data key in a form that cannot be printed. The zero value holds none. Copies share the bytes.
 type Key struct {
-	// p is a pointer so that fmt, which cannot call methods of unexported fields, prints an address and never the key.
-	p *[KeySize]byte
+	bytes hidden[[]byte]
 }
 
 // NewKey returns a random key.
 func NewKey() Key {
-	var b [KeySize]byte
-	_, _ = rand.Read(b[:]) // never fails: crypto/rand aborts the program instead (Go 1.24)
-	return Key{&b}
+	b := make([]byte, KeySize)
+	_, _ = rand.Read(b) // never fails: crypto/rand aborts the program instead (Go 1.24)
+	return Key{hide(b)}
 }
 
 // KeyFromBytes copies b, which must have KeySize bytes; else ErrMalformed.
@@ -29,16 +35,15 @@ func KeyFromBytes(b []byte) (Key, error) {
 	if len(b) != KeySize {
 		return Key{}, fmt.Errorf("%w: data key has %d bytes, want %d", ErrMalformed, len(b), KeySize)
 	}
-	k := [KeySize]byte(b)
-	return Key{&k}, nil
+	return Key{hide(slices.Clone(b))}, nil
 }
 
 // Bytes returns the key itself, for wrapping. It is nil for the zero value; it must not be modified.
 func (k Key) Bytes() []byte {
-	if k.p == nil {
+	if k.bytes == nil {
 		return nil
 	}
-	return k.p[:]
+	return k.bytes()
 }
 
 // String implements fmt.Stringer without showing the key.

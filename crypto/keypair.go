@@ -23,7 +23,7 @@ const (
 type KeyPair struct {
 	id      string
 	public  *rsa.PublicKey
-	private *rsa.PrivateKey
+	private hidden[*rsa.PrivateKey]
 }
 
 // NewKeyPair checks that the two keys belong together and are large enough. The id must not be blank or contain a colon: Aiven's
@@ -42,7 +42,7 @@ func NewKeyPair(id string, public *rsa.PublicKey, private *rsa.PrivateKey) (KeyP
 	if err := checkSize(public); err != nil {
 		return KeyPair{}, fmt.Errorf("key pair %q: %w", id, err)
 	}
-	return KeyPair{id: id, public: public, private: private}, nil
+	return KeyPair{id: id, public: public, private: hide(private)}, nil
 }
 
 // LoadKeyPair reads a key pair from two PEM files: the public key as SubjectPublicKeyInfo ("PUBLIC KEY"), the private one as

@@ -85,7 +85,7 @@ func (r *KeyRing) Unwrap(_ context.Context, text string) (Key, error) {
 		}
 		return Key{}, fmt.Errorf("%w: wrapped data key has %d bytes, key pair %q makes %d", ErrMalformed, n, id, want)
 	}
-	plain, err := rsa.DecryptOAEP(sha3.New512(), nil, pair.private, ct, nil)
+	plain, err := rsa.DecryptOAEP(sha3.New512(), nil, pair.private(), ct, nil)
 	if err != nil {
 		return Key{}, fmt.Errorf("%w: %q is another pair than the one that wrapped it, or the wrapped key is damaged", ErrWrongKey, id)
 	}
