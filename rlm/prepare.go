@@ -1,0 +1,325 @@
+package rlm
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+
+	"github.com/tierkit/tierkit/internal/logfiles"
+	"github.com/tierkit/tierkit/internal/recordbatch"
+	"github.com/tierkit/tierkit/remotelog"
+)
+
+// Prepare reads the segment and everything that belongs to it, checks that it is whole and fits together, and returns its metadata,
+// still without an id and in state COPY_SEGMENT_STARTED, with the data for StorageManager.Copy. It changes nothing. What is damaged
+// is remotelog.ErrCorrupt, a file that is missing remotelog.ErrInvalidArgument; both name the file.
+func (s *LocalSegment) Prepare(ctx context.Context) (remotelog.SegmentMetadata, remotelog.SegmentData, error) {
+	md, data, err := s.prepare(ctx)
+	if err != nil {
+		return remotelog.SegmentMetadata{}, remotelog.SegmentData{}, fmt.Errorf("segment %d of %s: %w", s.StartOffset, s.plan.Dir, err)
+	}
+	return md, data, nil
+}
+
+func (s *LocalSegment) prepare(ctx context.Context) (md remotelog.SegmentMetadata, data remotelog.SegmentData, err error) {
+	offsets, err := s.offsetIndex()
+	if err != nil {
+		return md, data, err
+	}
+	times, err := s.timeIndex()
+	if err != nil {
+		return md, data, err
+	}
+	aborted, hasTxnIndex, err := s.txnIndex()
+	if err != nil {
+		return md, data, err
+	}
+	sc := scan{s: s, index: offsets, last: s.StartOffset - 1, maxTimestamp: -1}
+	if err := sc.run(ctx); err != nil {
+		return md, data, err
+	}
+	if err := sc.checkAborted(aborted); err != nil {
+		return md, data, err
+	}
+	snapshot, err := s.producerSnapshot(ctx)
+	if err != nil {
+		return md, data, err
+	}
+	md = remotelog.SegmentMetadata{
+		SegmentID:   remotelog.SegmentID{TopicIDPartition: s.plan.TopicIDPartition},
+		StartOffset: s.StartOffset, EndOffset: s.EndOffset, LeaderEpochs: sc.leaderEpochs(),
+		MaxTimestampMs: sc.maxTimestamp, BrokerID: s.plan.BrokerID, SizeBytes: s.SizeBytes, TxnIndexEmpty: len(aborted) == 0,
+	}
+	data = remotelog.SegmentData{
+		Log: remotelog.File(s.path(".log")), OffsetIndex: remotelog.File(s.path(".index")), TimeIndex: remotelog.File(s.path(".timeindex")),
+		ProducerSnapshot: snapshot, LeaderEpochs: s.leaderEpochText(),
+	}
+	if s.Active { // Kafka preallocates them with zeros, or has not created them yet
+		data.OffsetIndex, data.TimeIndex = remotelog.Bytes(offsets.Bytes()), remotelog.Bytes(times.Bytes())
+	}
+	if hasTxnIndex {
+		data.TransactionIndex = remotelog.File(s.path(".txnindex"))
+	}
+	return md, data, md.Validate()
+}
+
+// index reads an index file. Only an active segment may be without.
+func (s *LocalSegment) indexFile(suffix string) ([]byte, error) {
+	b, err := readSideFile(s.path(suffix))
+	switch {
+	case errors.Is(err, fs.ErrNotExist) && s.Active:
+		return nil, nil
+	case errors.Is(err, fs.ErrNotExist):
+		return nil, fmt.Errorf("%w: %s is missing: start the broker once, it rebuilds index files", remotelog.ErrInvalidArgument, s.path(suffix))
+	}
+	return b, err
+}
+
+func (s *LocalSegment) offsetIndex() (logfiles.OffsetIndex, error) {
+	b, err := s.indexFile(".index")
+	if err != nil {
+		return logfiles.OffsetIndex{}, err
+	}
+	parse := logfiles.ParseOffsetIndex
+	if s.Active {
+		parse = logfiles.CutOffsetIndex
+	}
+	x, err := parse(b, s.StartOffset)
+	return x, s.damaged(".index", err)
+}
+
+func (s *LocalSegment) timeIndex() (logfiles.TimeIndex, error) {
+	b, err := s.indexFile(".timeindex")
+	if err != nil {
+		return logfiles.TimeIndex{}, err
+	}
+	parse := logfiles.ParseTimeIndex
+	if s.Active {
+		parse = logfiles.CutTimeIndex
+	}
+	x, err := parse(b, s.StartOffset)
+	if n := x.Len(); err == nil && n > 0 && x.Entry(n-1).Offset > s.EndOffset {
+		err = fmt.Errorf("%w: its last entry is for offset %d, the segment ends at %d", remotelog.ErrCorrupt, x.Entry(n-1).Offset, s.EndOffset)
+	}
+	return x, s.damaged(".timeindex", err)
+}
+
+func (s *LocalSegment) txnIndex() (txns []logfiles.AbortedTxn, exists bool, err error) {
+	b, err := readSideFile(s.path(".txnindex"))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, false, nil
+	}
+	if err != nil {
+		return nil, false, err
+	}
+	txns, err = logfiles.ParseTxnIndex(b)
+	if n := len(txns); err == nil && n > 0 && (txns[0].LastOffset < s.StartOffset || txns[n-1].LastOffset > s.EndOffset) {
+		err = fmt.Errorf("%w: it has markers outside the segment", remotelog.ErrCorrupt)
+	}
+	return txns, true, s.damaged(".txnindex", err)
+}
+
+func (s *LocalSegment) damaged(suffix string, err error) error {
+	if err == nil {
+		return nil
+	}
+	return fmt.Errorf("%s: %w: delete the file and start the broker once, it rebuilds it", s.path(suffix), err)
+}
+
+// producerSnapshot returns the snapshot at the end of the segment: the file that is named by the next base offset. For an active
+// segment without one it is computed: an empty one would lose producers' state.
+func (s *LocalSegment) producerSnapshot(ctx context.Context) (remotelog.Source, error) {
+	next := s.EndOffset + 1
+	path := fileName(s.log.dir, next, ".snapshot")
+	_, err := s.log.snapshot(next)
+	switch {
+	case err == nil:
+		return remotelog.File(path), nil
+	case errors.Is(err, fs.ErrNotExist) && !s.Active:
+		return nil, fmt.Errorf("%w: %s is missing: start the broker once, it writes producer snapshots", remotelog.ErrInvalidArgument, path)
+	case !errors.Is(err, fs.ErrNotExist):
+		return nil, fmt.Errorf("%s: %w: delete the file and start the broker once, it writes it again", path, err)
+	}
+	p, err := s.log.producersAt(ctx, next)
+	if err != nil {
+		return nil, err
+	}
+	defer p.Close()
+	return remotelog.Bytes(logfiles.MarshalSnapshot(p.Snapshot())), nil
+}
+
+// leaderEpochText is the checkpoint as a broker hands it over: cut at the segment's end, not at its start.
+func (s *LocalSegment) leaderEpochText() []byte {
+	var upTo Lineage
+	for _, e := range s.log.lineage {
+		if e.StartOffset <= s.EndOffset {
+			upTo = append(upTo, e)
+		}
+	}
+	return logfiles.MarshalLeaderEpochs(upTo)
+}
+
+// unchanged reports, as an error, whether the .log has another size than when it was planned.
+func (s *LocalSegment) unchanged() error {
+	fi, err := os.Stat(s.path(".log"))
+	if err != nil {
+		return err
+	}
+	if fi.Size() != s.SizeBytes {
+		return fmt.Errorf("%w: %s changed while it was copied: it had %d bytes and has %d", remotelog.ErrConflict, s.path(".log"), s.SizeBytes, fi.Size())
+	}
+	return nil
+}
+
+// scan reads the batches of a segment in order.
+type scan struct {
+	s            *LocalSegment
+	index        logfiles.OffsetIndex
+	entry        int // next entry of index to be met
+	last         int64
+	end          int64 // position behind the last batch
+	maxTimestamp int64
+	early        Lineage // epochs of batches below the first epoch of the checkpoint
+	epoch        int32   // of the batch before
+	producers    *logfiles.Producers
+	data         map[int64][]int64 // base offsets of transactional batches with records, by producer
+	aborted      []logfiles.AbortedTxn
+}
+
+func (c *scan) run(ctx context.Context) error {
+	c.data = map[int64][]int64{}
+	c.epoch = -1
+	c.begin()
+	if c.producers != nil {
+		defer c.producers.Close()
+	}
+	path := c.s.path(".log")
+	err := eachBatch(ctx, path, func(b recordbatch.Batch, err error) (bool, error) {
+		if err == nil {
+			err = c.batch(b)
+		}
+		if errors.Is(err, recordbatch.ErrTruncated) && c.s.Active {
+			err = fmt.Errorf("%w: start the broker once, its recovery cuts it off, or leave the active segment out", err)
+		}
+		return err == nil, err
+	})
+	switch {
+	case err != nil:
+		return fmt.Errorf("%s: %w", path, err)
+	case c.end != c.s.SizeBytes:
+		return fmt.Errorf("%w: %s changed: it had %d bytes and has %d", remotelog.ErrConflict, path, c.s.SizeBytes, c.end)
+	case c.entry < c.index.Len():
+		e := c.index.Entry(c.entry)
+		return c.s.damaged(".index", fmt.Errorf("%w: no batch begins at position %d of offset %d", remotelog.ErrCorrupt, e.Position, e.Offset))
+	}
+	return nil
+}
+
+// begin finds the producers' state before the segment, which decides whether its transaction index is complete. Without a
+// snapshot the index is believed.
+func (c *scan) begin() {
+	if states, err := c.s.log.snapshot(c.s.StartOffset); err == nil {
+		c.producers = logfiles.NewProducers(states)
+	} else if c.s.StartOffset == 0 {
+		c.producers = logfiles.NewProducers(nil)
+	}
+}
+
+func (c *scan) batch(b recordbatch.Batch) error {
+	if b.BaseOffset <= c.last || b.LastOffset() > c.s.EndOffset {
+		return fmt.Errorf("%w: position %d: batch has offsets %d to %d, expected above %d and at most %d", remotelog.ErrCorrupt,
+			b.Position, b.BaseOffset, b.LastOffset(), c.last, c.s.EndOffset)
+	}
+	if err := c.checkEpoch(b); err != nil {
+		return err
+	}
+	if err := c.checkIndex(b); err != nil {
+		return err
+	}
+	c.last, c.end = b.LastOffset(), b.Position+b.Size()
+	c.maxTimestamp = max(c.maxTimestamp, b.MaxTimestampMs)
+	if b.Transactional() && !b.Control() && b.RecordCount > 0 {
+		c.data[b.ProducerID] = append(c.data[b.ProducerID], b.BaseOffset)
+	}
+	if c.producers == nil {
+		return nil
+	}
+	a, ok, err := c.producers.Apply(b)
+	if ok {
+		c.aborted = append(c.aborted, a)
+	}
+	return err
+}
+
+// checkEpoch compares the batch's leader epoch with the checkpoint. Below its first entry (the log start has moved into the segment)
+// the batches are the only witnesses.
+func (c *scan) checkEpoch(b recordbatch.Batch) error {
+	want, ok := c.s.log.lineage.EpochAt(b.BaseOffset)
+	got := b.PartitionLeaderEpoch
+	if ok && got != want || got < c.epoch || got < 0 {
+		said := fmt.Sprintf("%s says %d", leaderEpochFile, want)
+		if !ok || got == want {
+			said = fmt.Sprintf("the batch before has %d", c.epoch)
+		}
+		return fmt.Errorf("%w: position %d: batch at offset %d has leader epoch %d, %s", remotelog.ErrCorrupt, b.Position, b.BaseOffset, got, said)
+	}
+	if !ok && got > c.epoch {
+		c.early = append(c.early, remotelog.LeaderEpoch{Epoch: got, StartOffset: b.BaseOffset})
+	}
+	c.epoch = got
+	return nil
+}
+
+// checkIndex compares the next entry of the offset index with the batch: an entry names the position of a batch and an offset that is
+// not below it (one append of several batches has one entry, with its last offset).
+func (c *scan) checkIndex(b recordbatch.Batch) error {
+	if c.entry == c.index.Len() {
+		return nil
+	}
+	e := c.index.Entry(c.entry)
+	if e.Position > b.Position {
+		return nil
+	}
+	if e.Position < b.Position || e.Offset < b.BaseOffset || e.Offset > c.s.EndOffset {
+		return c.s.damaged(".index", fmt.Errorf("%w: its entry for offset %d, position %d does not fit the batch at offset %d, position %d",
+			remotelog.ErrCorrupt, e.Offset, e.Position, b.BaseOffset, b.Position))
+	}
+	c.entry++
+	return nil
+}
+
+// checkAborted finds aborted transactions with records in this segment that the transaction index does not know: read_committed
+// would show them. What compaction removed needs no entry any more.
+func (c *scan) checkAborted(index []logfiles.AbortedTxn) error {
+	known := map[[2]int64]bool{}
+	for _, t := range index {
+		known[[2]int64{t.ProducerID, t.LastOffset}] = true
+	}
+	for _, a := range c.aborted {
+		if known[[2]int64{a.ProducerID, a.LastOffset}] {
+			continue
+		}
+		for _, base := range c.data[a.ProducerID] {
+			if base >= a.FirstOffset && base < a.LastOffset {
+				return c.s.damaged(".txnindex", fmt.Errorf("%w: the transaction of producer %d that was aborted at offset %d is missing",
+					remotelog.ErrCorrupt, a.ProducerID, a.LastOffset))
+			}
+		}
+	}
+	return nil
+}
+
+// leaderEpochs are the epochs of the segment's offsets, the first one beginning at its start.
+func (c *scan) leaderEpochs() []remotelog.LeaderEpoch {
+	rest := c.s.Epochs
+	if n := len(c.early); n > 0 && len(rest) > 0 && rest[0].Epoch == c.early[n-1].Epoch {
+		rest = rest[1:] // the log start lies inside this epoch
+	}
+	epochs := append(c.early[:len(c.early):len(c.early)], rest...).InRange(c.s.StartOffset, c.s.EndOffset+1)
+	if len(epochs) > 0 {
+		epochs[0].StartOffset = c.s.StartOffset // its first batches may have been compacted away
+	}
+	return epochs
+}
