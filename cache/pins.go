@@ -85,7 +85,7 @@ func (c *Cache[K, V]) unpin(it *item[K, V]) {
 
 // overweight drops entries until the rest is within the ceiling, pinned ones excepted. Called with mu held.
 func (c *Cache[K, V]) overweight(left []departed[K, V]) []departed[K, V] {
-	for c.weight > c.opts.MaxBytes && !c.idle.empty() {
+	for (c.weight > c.opts.MaxBytes || c.opts.MaxEntries > 0 && len(c.items) > c.opts.MaxEntries) && !c.idle.empty() {
 		left = c.drop(left, c.idle.last())
 	}
 	return left

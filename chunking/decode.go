@@ -33,7 +33,8 @@ type DecodeOptions struct {
 	Last   int             // number of the last chunk wanted, inclusive
 	Codecs *Codecs         // nil: chunks are not compressed
 	Key    *crypto.DataKey // nil: chunks are not encrypted
-	CRC32C []uint32        // per chunk of the segment, over the stored bytes; nil: not known
+	// CRC32C returns the checksum of the stored bytes of chunk i; nil: they are not known.
+	CRC32C func(i int) uint32
 	// Memory has at least [DecodeMemory] unused bytes: the stored form of a chunk. Chunks in parallel grow it, without waiting.
 	// The decoded chunks are the Sink's affair.
 	Memory  *membudget.Reservation
@@ -214,7 +215,7 @@ func (d *decoder) decode(ctx context.Context, i int, stored, room []byte) error 
 		piece = room
 	}
 	piece = piece[:d.readSize(c)]
-	if d.o.CRC32C != nil && crc32.Checksum(piece, castagnoli) != d.o.CRC32C[i] {
+	if d.o.CRC32C != nil && crc32.Checksum(piece, castagnoli) != d.o.CRC32C(i) {
 		return ErrChecksum
 	}
 	// In place, and from there into room, unless the content fits room exactly.

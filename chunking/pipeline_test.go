@@ -158,7 +158,7 @@ func TestPipelines_AnyRangeOfChunksComesBack(t *testing.T) {
 		last := rapid.IntRange(first, x.Chunks()-1).Draw(t, "last")
 		d := DecodeOptions{Index: x, First: first, Last: last, Codecs: o.Codecs, Key: o.Key, Workers: o.Workers}
 		if rapid.Bool().Draw(t, "checksums") {
-			d.CRC32C = crcs
+			d.CRC32C = func(i int) uint32 { return crcs[i] }
 		}
 		d.Memory, _ = r.budget.Reserve(context.Background(), membudget.Fetch, DecodeMemory(d))
 		defer d.Memory.Release()
@@ -379,7 +379,10 @@ func TestDecode_DamageEndsItAtTheChunk(t *testing.T) {
 		}, crcs, nil},
 	} {
 		for _, workers := range []int{1, 4} {
-			d := DecodeOptions{Index: x, Last: x.Chunks() - 1, Codecs: r.codecs, Key: r.key, CRC32C: c.crcs, Workers: workers}
+			d := DecodeOptions{Index: x, Last: x.Chunks() - 1, Codecs: r.codecs, Key: r.key, Workers: workers}
+			if c.crcs != nil {
+				d.CRC32C = func(i int) uint32 { return c.crcs[i] }
+			}
 			least := DecodeMemory(d)
 			d.Memory = r.reserve(t, membudget.Fetch, least)
 			sink := &collect{most: 1 << 30}
@@ -425,11 +428,11 @@ func TestDecode_CancelledWhileItWaitsForACodec(t *testing.T) {
 	}
 }
 
-// reuse is a Sink of two buffers that allocates nothing.
-type reuse struct{ bufs [][]byte }
+// prepared is a Sink whose buffers exist already.
+type prepared [][]byte
 
-func (s *reuse) Room(i, n int) []byte    { return s.bufs[i%len(s.bufs)][:n] }
-func (s *reuse) Done(int, []byte, error) {}
+func (s prepared) Room(i, n int) []byte    { return s[i][:n] }
+func (s prepared) Done(int, []byte, error) {}
 
 func TestPipelines_AllocateNothingPerChunk(t *testing.T) {
 	r := newRig(t, 64<<20)
@@ -456,9 +459,9 @@ func TestPipelines_AllocateNothingPerChunk(t *testing.T) {
 			o.Memory.Release()
 		})
 		d := DecodeOptions{Index: index(t, o, sizes), Last: chunks - 1, Codecs: r.codecs, Key: r.key, Workers: 2}
-		sink := &reuse{}
-		for range 4 {
-			sink.bufs = append(sink.bufs, make([]byte, chunk))
+		sink := make(prepared, chunks)
+		for i := range sink {
+			sink[i] = make([]byte, chunk)
 		}
 		decode = testing.AllocsPerRun(5, func() {
 			d.Memory = r.reserve(t, membudget.Fetch, DecodeMemory(d))

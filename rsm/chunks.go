@@ -1,0 +1,195 @@
+package rsm
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/tierkit/tierkit/cache"
+)
+
+// chunkKey names a chunk of one stored form of a segment.
+type chunkKey struct {
+	id identity
+	n  int
+}
+
+// errAgain: the chunk must be asked for anew. It never leaves chunkLoads.
+var errAgain = errors.New("ask again")
+
+// chunkLoads gets chunks out of the cache or the store. A load reads a run of neighbours with one request; whoever wants one of them
+// meanwhile waits for that load.
+//
+// Order of locks: mu may be held while the cache's and the budget's locks are taken, never the other way round: no reclaimer takes it.
+type chunkLoads struct {
+	m       *Manager
+	cache   *cache.Cache[chunkKey, []byte]
+	most    int64 // bytes of decoded chunks that the cache keeps
+	timeout time.Duration
+	off     bool // fetch.chunk.cache.size=0: a chunk is kept only while a stream stands in it
+
+	mu       sync.Mutex
+	pending  map[chunkKey]*pending
+	loads    map[*load]struct{}
+	standing map[chunkKey]int // streams that stand in a chunk, when off
+	closed   bool
+	running  sync.WaitGroup
+}
+
+type chunkHandle = cache.Handle[chunkKey, []byte]
+
+// pending is a chunk that a load will bring. Its fields are guarded by chunkLoads.mu.
+type pending struct {
+	load   *load
+	takers int // who wait for it; one of them puts it into the cache, or, if there is none, the load does
+	done   chan struct{}
+	entry  cache.Entry[[]byte] // for the first taker that comes for it
+	err    error
+}
+
+func newChunkLoads(m *Manager, now func() time.Time) *chunkLoads {
+	c := m.config.Chunks
+	half := m.budget.Stats().Limit / 2
+	most := c.Max.within(half, half)
+	l := &chunkLoads{
+		m: m, timeout: c.Timeout, off: c.Max == AtMost(0),
+		pending: make(map[chunkKey]*pending), loads: make(map[*load]struct{}), standing: make(map[chunkKey]int),
+	}
+	if least := int64(m.config.ChunkBytes); l.off {
+		most = half
+	} else if most < least {
+		most = min(least, half)
+	}
+	if c.Max.set && c.Max.n > 0 && c.Max.n != most {
+		m.log.Info("chunk cache is not of the size that was set: the memory budget bounds it", "bytes", most, chunkKeys+"size", c.Max.n)
+	}
+	l.most = most
+	l.cache = cache.New[chunkKey, []byte](cache.Options{Budget: m.budget, MaxBytes: most, ExpireAfterAccess: c.Retention, Now: now})
+	return l
+}
+
+// get returns chunk n of s, pinned. If it has to be loaded, the load may go on to last.
+func (c *chunkLoads) get(ctx context.Context, s *logStream, n, last int) (*chunkHandle, error) {
+	key := chunkKey{s.r.segment().id, n}
+	for {
+		h, err := c.cache.Get(ctx, key, func(ctx context.Context) (cache.Entry[[]byte], error) { return c.take(ctx, key, s, last) })
+		if !errors.Is(err, errAgain) {
+			return h, err
+		}
+	}
+}
+
+// take waits for the load that brings a chunk, and begins one if there is none. The cache calls it once at a time for a key.
+func (c *chunkLoads) take(ctx context.Context, key chunkKey, s *logStream, last int) (cache.Entry[[]byte], error) {
+	c.mu.Lock()
+	p := c.pending[key]
+	if p == nil {
+		// A load puts a chunk into the cache before it is no longer pending, so what was brought between the cache's own look
+		// and this one is seen here.
+		if h := c.cache.Peek(key); h != nil {
+			c.mu.Unlock()
+			h.Release()
+			return cache.Entry[[]byte]{}, errAgain
+		}
+		l := c.begin(ctx, s, key.n, last)
+		if l == nil {
+			c.mu.Unlock()
+			return cache.Entry[[]byte]{}, cache.ErrClosed
+		}
+		p = c.pending[key]
+	}
+	p.takers++
+	p.load.users++
+	c.mu.Unlock()
+	select {
+	case <-p.done:
+	case <-ctx.Done():
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.leave(p.load)
+	select {
+	case <-p.done: // at the same moment as ctx ended, perhaps: the chunk must be put into the cache all the same
+		return p.claim()
+	default:
+		p.takers--
+		return cache.Entry[[]byte]{}, ctx.Err()
+	}
+}
+
+// claim returns the chunk to the first who calls. There is a second one only if the cache began to load the key anew while the first, whom nobody waited for
+// any more, had not left yet. Called with chunkLoads.mu held.
+func (p *pending) claim() (cache.Entry[[]byte], error) {
+	e := p.entry
+	if p.err == nil && e.Memory == nil {
+		return e, errAgain
+	}
+	p.entry = cache.Entry[[]byte]{}
+	return e, p.err
+}
+
+// leave takes one user off a load. A load that nobody wants any more is cancelled, and makes way for the next. Called with mu held.
+func (c *chunkLoads) leave(l *load) {
+	if l.users--; l.users > 0 || l.ended {
+		return
+	}
+	l.cancel()
+	for n, p := range l.chunks {
+		if key := (chunkKey{l.seg.id, l.first + n}); c.pending[key] == p {
+			delete(c.pending, key)
+		}
+	}
+}
+
+// wanted says that chunk n is neither in the cache nor on its way. Called with mu held.
+func (c *chunkLoads) wanted(id identity, n int) bool {
+	key := chunkKey{id, n}
+	if c.pending[key] != nil {
+		return false
+	}
+	h := c.cache.Peek(key)
+	if h == nil {
+		return true
+	}
+	h.Release()
+	return false
+}
+
+// stand and quit say in which chunk a stream is, when chunks are kept for streams only.
+func (c *chunkLoads) stand(key chunkKey) {
+	if !c.off {
+		return
+	}
+	c.mu.Lock()
+	c.standing[key]++
+	c.mu.Unlock()
+}
+
+func (c *chunkLoads) quit(key chunkKey) {
+	if !c.off {
+		return
+	}
+	c.mu.Lock()
+	c.standing[key]--
+	last := c.standing[key] <= 0
+	if last {
+		delete(c.standing, key)
+	}
+	c.mu.Unlock()
+	if last {
+		c.cache.Delete(key)
+	}
+}
+
+// close cancels all loads and waits for them.
+func (c *chunkLoads) close() {
+	c.mu.Lock()
+	c.closed = true
+	for l := range c.loads {
+		l.cancel()
+	}
+	c.mu.Unlock()
+	c.cache.Close()
+	c.running.Wait()
+}

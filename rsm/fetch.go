@@ -1,0 +1,237 @@
+package rsm
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"runtime"
+	"sync"
+
+	"github.com/tierkit/tierkit/membudget"
+	"github.com/tierkit/tierkit/remotelog"
+)
+
+// windowBytes is how much of a segment a stream that is read in order has loaded or on its way, beside the chunk that is being read.
+// It must keep all processors busy while the reader copies, and is wasted if the reader leaves.
+const windowBytes = 32 << 20
+
+// Fetch implements remotelog.StorageManager. The stream ends when ctx does.
+func (m *Manager) Fetch(ctx context.Context, md remotelog.SegmentMetadata, start, end int64) (_ io.ReadCloser, err error) {
+	if start < 0 || end < start {
+		return nil, fmt.Errorf("%w: fetch from %d to %d: positions must not be negative, nor the end before the start", remotelog.ErrInvalidArgument, start, end)
+	}
+	inner, done, err := m.enter(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer done()
+	defer func() { err = m.ended(ctx, err) }()
+	r, err := m.open(inner, &md)
+	if err != nil {
+		return nil, err
+	}
+	size := r.segment().Chunks.FileSize()
+	if start > size {
+		r.release()
+		return nil, fmt.Errorf("%w: fetch from %d of segment %s, which has %d bytes", remotelog.ErrInvalidArgument, start, md.SegmentID, size)
+	}
+	s := &logStream{r: r, caller: ctx, pos: start, end: min(end, size-1), at: -1}
+	s.ctx, s.cancel = context.WithCancel(ctx)
+	s.window = 1
+	if ahead := m.config.PrefetchBytes; ahead > 0 {
+		s.window += int(min(ahead/r.segment().Chunks.ChunkSize(), 1<<20))
+	}
+	if end < size-1 { // a reader that says where it ends wants all of it
+		s.window = int(min(s.end/r.segment().Chunks.ChunkSize()-start/r.segment().Chunks.ChunkSize()+1, 1<<20))
+	}
+	return s, nil
+}
+
+// logStream reads a .log out of the chunk cache. Nothing is loaded before the first Read. A chunk is pinned for one Read at a time; the
+// manifest stays charged until Close.
+type logStream struct {
+	gate
+	r      *reader
+	caller context.Context //nolint:containedctx // an io.Reader has no other way to get it
+	ctx    context.Context //nolint:containedctx // the same, ended by Close
+	cancel context.CancelFunc
+	pos    int64    // of the next byte
+	end    int64    // of the last byte, inclusive
+	at     int      // chunk that the last Read was in; -1: none yet
+	stands chunkKey // the same chunk
+	window int      // chunks that are loaded or on their way, the one being read included
+	begun  bool     // bytes were delivered: the stream stays with the copy of the segment that they came from
+
+	versionMu sync.Mutex
+	version   string // of the .log object, from the first request
+
+	loads []*load // that this stream began; guarded by chunkLoads.mu
+}
+
+// Read implements io.Reader: at most up to the end of the chunk that pos is in.
+func (s *logStream) Read(p []byte) (int, error) {
+	if err := s.lock(); err != nil {
+		return 0, err
+	}
+	defer s.unlock()
+	if s.pos > s.end {
+		return 0, io.EOF
+	}
+	if len(p) == 0 {
+		return 0, nil
+	}
+	h, n, err := s.chunk()
+	if err != nil {
+		return 0, s.failed(s.r.m.ended(s.caller, err))
+	}
+	defer h.Release()
+	from := s.pos - s.r.segment().Chunks.Chunk(n).Start
+	got := copy(p[:min(int64(len(p)), s.end-s.pos+1)], h.Value()[from:])
+	s.pos += int64(got)
+	s.begun = true
+	return got, nil
+}
+
+// chunk returns the chunk that pos is in, pinned, and its number.
+func (s *logStream) chunk() (*chunkHandle, int, error) {
+	for tried := false; ; tried = true {
+		x := s.r.segment().Chunks
+		n, ok := x.Find(s.pos)
+		if !ok { // the segment was copied again, and is shorter
+			return nil, 0, fmt.Errorf("%w: position %d of segment %s, which has %d bytes now", remotelog.ErrCorrupt, s.pos, s.r.md.SegmentID, x.FileSize())
+		}
+		last, _ := x.Find(s.end)
+		last = max(n, min(last, x.Chunks()-1))
+		if n != s.at {
+			s.move(n, last)
+		}
+		h, err := s.r.m.chunks.get(s.ctx, s, n, min(last, n+s.window-1))
+		if err == nil {
+			return h, n, nil
+		}
+		if tried || s.begun {
+			return nil, 0, s.final(err)
+		}
+		fresh, err := s.r.recheck(s.ctx, err)
+		if !fresh {
+			return nil, 0, err
+		}
+		s.forget()
+	}
+}
+
+// final gives an error its kind when the stream cannot go over to another copy of the segment.
+func (s *logStream) final(err error) error {
+	fresh, err := s.r.recheck(s.ctx, err)
+	if fresh {
+		return fmt.Errorf("segment %s was replaced while it was read; fetch it again", s.r.md.SegmentID)
+	}
+	return err
+}
+
+// forget drops what belongs to the copy of the segment that was read so far.
+func (s *logStream) forget() {
+	s.quit()
+	s.end = min(s.end, s.r.segment().Chunks.FileSize()-1)
+	s.at = -1
+	s.versionMu.Lock()
+	s.version = ""
+	s.versionMu.Unlock()
+}
+
+// move is called when the stream comes into chunk n: it widens the window while reading goes on in order, and sees that what is in it is
+// on its way.
+func (s *logStream) move(n, last int) {
+	c := s.r.m.chunks
+	id := s.r.segment().id
+	inOrder := s.at >= 0 && n == s.at+1
+	c.stand(chunkKey{id, n})
+	s.quit()
+	s.at, s.stands = n, chunkKey{id, n}
+	most := c.maxWindow(s.r.segment())
+	if inOrder {
+		s.window *= 2
+	}
+	s.window = max(1, min(s.window, most))
+	if s.window == 1 {
+		return
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.wanted(id, n) {
+		return // the load that the Read begins takes the window with it
+	}
+	first := n + 1
+	edge := min(last, n+s.window-1)
+	for first <= edge && !c.wanted(id, first) {
+		first++
+	}
+	// Requests for single chunks would be many: one is made when half of the window is missing, or all that there is.
+	if missing := edge - first + 1; missing > 0 && (2*missing >= s.window || edge == last) {
+		c.ahead(s.ctx, s, first, edge)
+	}
+}
+
+// maxWindow is the largest window of a stream over seg. It must fit into the cache together with what other streams read, or loads would
+// drive out what was loaded ahead.
+func (c *chunkLoads) maxWindow(seg *segment) int {
+	if c.off {
+		return 1
+	}
+	size := seg.Chunks.ChunkSize()
+	room := min(c.most, c.m.budget.Ceiling(membudget.Fetch)-loadNeed(c.options(seg, 0, 0))) / 2
+	want := max(windowBytes, c.m.config.PrefetchBytes, 2*int64(runtime.GOMAXPROCS(0))*size)
+	return int(max(1, min(room, want)/size))
+}
+
+// quit says that the stream has left the chunk it was in.
+func (s *logStream) quit() {
+	if s.at >= 0 {
+		s.r.m.chunks.quit(s.stands)
+	}
+}
+
+// join makes the stream one of those that want l. Called with chunkLoads.mu held.
+func (s *logStream) join(l *load) {
+	running := s.loads[:0]
+	for _, old := range s.loads {
+		if !old.ended {
+			running = append(running, old)
+		}
+	}
+	clear(s.loads[len(running):])
+	s.loads = append(running, l)
+	l.users++
+}
+
+// pinned is the version of the .log object that the stream stays with, "" before its first request.
+func (s *logStream) pinned() string {
+	s.versionMu.Lock()
+	defer s.versionMu.Unlock()
+	return s.version
+}
+
+func (s *logStream) pin(version string) {
+	s.versionMu.Lock()
+	defer s.versionMu.Unlock()
+	if s.version == "" {
+		s.version = version
+	}
+}
+
+// Close implements io.Closer. It is idempotent and may come while a Read waits. Loads that only this stream wants are stopped.
+func (s *logStream) Close() error {
+	s.cancel()
+	s.shut(func() {
+		c := s.r.m.chunks
+		c.mu.Lock()
+		for _, l := range s.loads {
+			c.leave(l)
+		}
+		s.loads = nil
+		c.mu.Unlock()
+		s.quit()
+		s.r.release()
+	})
+	return nil
+}

@@ -1,0 +1,186 @@
+package rsm
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/tierkit/tierkit/backends"
+	"github.com/tierkit/tierkit/cache"
+	"github.com/tierkit/tierkit/chunking"
+	"github.com/tierkit/tierkit/manifest"
+	"github.com/tierkit/tierkit/membudget"
+	"github.com/tierkit/tierkit/remotelog"
+)
+
+// indexKey names an index part of one stored form of a segment.
+type indexKey struct {
+	id identity
+	t  remotelog.IndexType
+}
+
+type indexCache struct {
+	m       *Manager
+	cache   *cache.Cache[indexKey, []byte]
+	timeout time.Duration
+}
+
+type indexHandle = cache.Handle[indexKey, []byte]
+
+func newIndexCache(m *Manager, now func() time.Time) *indexCache {
+	c := m.config.Indexes
+	most := c.Max.within(10<<20, m.budget.Stats().Limit/2)
+	return &indexCache{m: m, timeout: c.Timeout, cache: cache.New[indexKey, []byte](cache.Options{
+		Budget: m.budget, MaxBytes: most, ExpireAfterAccess: c.Retention, Now: now,
+	})}
+}
+
+func (c *indexCache) close() { c.cache.Close() }
+
+// FetchIndex implements remotelog.StorageManager.
+func (m *Manager) FetchIndex(ctx context.Context, md remotelog.SegmentMetadata, t remotelog.IndexType) (_ io.ReadCloser, err error) {
+	if !t.Valid() {
+		return nil, fmt.Errorf("%w: %v", remotelog.ErrInvalidArgument, t)
+	}
+	inner, done, err := m.enter(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer done()
+	defer func() { err = m.ended(ctx, err) }()
+	r, err := m.open(inner, &md)
+	if err != nil {
+		return nil, err
+	}
+	// The first load is done here, so that what is missing or damaged is an error of the call.
+	h, err := m.indexes.get(inner, r, t)
+	if err != nil {
+		r.release()
+		return nil, err
+	}
+	if h == nil {
+		r.release()
+		return io.NopCloser(eof{}), nil
+	}
+	h.Release()
+	s := &indexStream{r: r, t: t, caller: ctx}
+	s.ctx, s.cancel = context.WithCancel(ctx)
+	return s, nil
+}
+
+// get returns an index, pinned; nil for one that is empty.
+func (c *indexCache) get(ctx context.Context, r *reader, t remotelog.IndexType) (*indexHandle, error) {
+	for tried := false; ; tried = true {
+		seg := r.segment()
+		part, ok := seg.Indexes.Part(t)
+		if !ok {
+			return nil, fmt.Errorf("%w: %s of segment %s", remotelog.ErrNoIndex, t, r.md.SegmentID)
+		}
+		if part.Size == 0 {
+			return nil, nil
+		}
+		h, err := c.cache.Get(ctx, indexKey{seg.id, t}, func(ctx context.Context) (cache.Entry[[]byte], error) {
+			return c.load(ctx, seg, r.stems.ofData(seg.stem), t, part)
+		})
+		if err == nil {
+			return h, nil
+		}
+		err = fmt.Errorf("%s index: %w", t, err)
+		if tried {
+			return nil, err
+		}
+		fresh, err := r.recheck(ctx, err)
+		if !fresh {
+			return nil, err
+		}
+	}
+}
+
+// load reads one part of the .indexes object, checks and opens it.
+func (c *indexCache) load(ctx context.Context, seg *segment, at []stem, t remotelog.IndexType, part manifest.Part) (_ cache.Entry[[]byte], err error) {
+	var none cache.Entry[[]byte]
+	res, err := c.m.budget.Reserve(ctx, membudget.Fetch, membudget.Capacity(int(part.Size)))
+	if err != nil {
+		return none, err
+	}
+	defer func() {
+		if err != nil {
+			res.Release()
+		}
+	}()
+	ctx, stop := withTimeout(ctx, c.timeout, "loading an index")
+	defer stop(&err)
+	obj, err := c.m.get(ctx, at, manifest.IndexesSuffix, backends.GetOptions{Range: backends.Range{Offset: part.Position, Length: part.Size}})
+	if err != nil {
+		return none, err
+	}
+	defer obj.Body.Close() // read only
+	buf := res.Buffer(int(part.Size))
+	if _, err := io.ReadFull(obj.Body, buf); err != nil {
+		return none, err
+	}
+	if seg.Checksums != nil {
+		if want, ok := seg.Checksums.Part(t); ok && manifest.Checksum(buf) != want {
+			return none, chunking.ErrChecksum
+		}
+	}
+	plain := buf
+	if seg.key != nil {
+		if plain, err = seg.key.Open(buf[:0], buf); err != nil {
+			return none, err
+		}
+	}
+	return cache.Entry[[]byte]{Value: plain, Buffer: buf, Memory: res}, nil
+}
+
+// indexStream reads an index out of the cache, pinned for one Read at a time. Should it have left the cache, it is loaded again.
+type indexStream struct {
+	gate
+	r      *reader
+	t      remotelog.IndexType
+	caller context.Context //nolint:containedctx // an io.Reader has no other way to get it
+	ctx    context.Context //nolint:containedctx // the same, ended by Close
+	cancel context.CancelFunc
+	pos    int
+}
+
+// Read implements io.Reader.
+func (s *indexStream) Read(p []byte) (int, error) {
+	if err := s.lock(); err != nil {
+		return 0, err
+	}
+	defer s.unlock()
+	if len(p) == 0 {
+		return 0, nil
+	}
+	before := s.r.segment().id
+	h, err := s.r.m.indexes.get(s.ctx, s.r, s.t)
+	switch {
+	case err != nil:
+		return 0, s.failed(s.r.m.ended(s.caller, err))
+	case s.pos > 0 && s.r.segment().id != before, h == nil:
+		if h != nil {
+			h.Release()
+		}
+		return 0, s.failed(fmt.Errorf("%s index of segment %s was replaced while it was read; fetch it again", s.t, s.r.md.SegmentID))
+	}
+	defer h.Release()
+	n := copy(p, h.Value()[s.pos:])
+	if s.pos += n; n == 0 {
+		return 0, io.EOF
+	}
+	return n, nil
+}
+
+// Close implements io.Closer. It is idempotent and may come while a Read waits.
+func (s *indexStream) Close() error {
+	s.cancel()
+	s.shut(s.r.release)
+	return nil
+}
+
+// eof is an empty stream.
+type eof struct{}
+
+func (eof) Read([]byte) (int, error) { return 0, io.EOF }

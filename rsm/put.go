@@ -1,0 +1,208 @@
+package rsm
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"io"
+
+	"github.com/tierkit/tierkit/backends"
+	"github.com/tierkit/tierkit/chunking"
+	"github.com/tierkit/tierkit/crypto"
+	"github.com/tierkit/tierkit/manifest"
+	"github.com/tierkit/tierkit/membudget"
+	"github.com/tierkit/tierkit/remotelog"
+)
+
+var castagnoli = crc32.MakeTable(crc32.Castagnoli)
+
+// put stores one object with memory split off the copy's, and sees that the store has as many bytes of it as were sent. sent tells how
+// many, once the body was read.
+func (c *copying) put(ctx context.Context, s manifest.Suffix, body io.Reader, o backends.PutOptions, sent func() int64) error {
+	key := c.at.configured.key(s)
+	least, _ := c.m.store.PutMemory(o.Size)
+	if o.Memory = c.memory.Split(least); o.Memory == nil {
+		return fmt.Errorf("store %s: its put needs %d bytes of memory, which were not reserved", s, least)
+	}
+	defer o.Memory.Release()
+	info, err := c.m.store.Put(ctx, key, body, o)
+	if err != nil {
+		return err
+	}
+	want := sent()
+	if info.Size == want && s != manifest.ManifestSuffix {
+		// What a store says about its own Put may be no more than what it was told; the manifest that follows promises the size.
+		switch there, serr := c.m.store.Stat(ctx, key); {
+		case errors.Is(serr, backends.Denied): // may write only
+		case serr != nil:
+			return fmt.Errorf("check %s after storing it: %w", s, hideNotFound{serr})
+		default:
+			info.Size = there.Size
+		}
+	}
+	if info.Size != want {
+		return fmt.Errorf("%w: %s has %d bytes in the store, %d were sent", remotelog.ErrCorrupt, s, info.Size, want)
+	}
+	c.stored += want
+	return nil
+}
+
+// hideNotFound is an object that was stored and cannot be found: not an absent segment.
+type hideNotFound = corruptCause
+
+// putLog stores the .log and notes its chunk index and checksums.
+func (c *copying) putLog(ctx context.Context) error {
+	o := c.log
+	o.Memory = c.memory.Split(chunking.EncodeMemory(o))
+	if o.Memory == nil {
+		return errors.New("the memory budget gave less than was reserved")
+	}
+	defer o.Memory.Release()
+	enc, err := chunking.NewEncoder(ctx, c.src.log, o)
+	if err != nil {
+		return err
+	}
+	defer enc.Close() // never fails; it waits for the workers
+	err = c.put(ctx, manifest.LogSuffix, enc, backends.PutOptions{Size: c.logSize()}, func() int64 {
+		_, _, n := enc.Result()
+		return n
+	})
+	if err != nil {
+		return err
+	}
+	sizes, crcs, stored := enc.Result()
+	m := &c.man
+	if o.Codecs != nil {
+		m.Compression = true
+		m.Chunks, err = chunking.NewVariable(int64(o.ChunkBytes), o.PlainBytes, sizes)
+	} else {
+		m.Chunks, err = chunking.Layout(int64(o.ChunkBytes), o.PlainBytes, o.Key != nil)
+	}
+	if err != nil {
+		return err
+	}
+	if m.Chunks.StoredSize() != stored || len(crcs) != m.Chunks.Chunks() {
+		return fmt.Errorf("stored %d bytes in %d chunks, the chunk index has %d in %d", stored, len(crcs), m.Chunks.StoredSize(), m.Chunks.Chunks())
+	}
+	m.Checksums = manifest.NewChecksums(len(crcs))
+	m.Checksums.LogBytes = stored
+	for _, sum := range crcs {
+		m.Checksums.AppendChunk(sum)
+	}
+	return nil
+}
+
+// putIndexes stores the .indexes and notes its parts and checksums.
+func (c *copying) putIndexes(ctx context.Context) error {
+	b := &indexBody{c: c, parts: c.src.indexes}
+	if n := c.src.largestIndex(c.key != nil); n > 0 {
+		if b.buf = c.memory.Buffer(n); b.buf == nil {
+			return errors.New("the memory budget gave less than was reserved")
+		}
+		defer c.memory.Return(b.buf)
+	}
+	size := c.src.storedIndexes(c.key != nil)
+	if err := c.put(ctx, manifest.IndexesSuffix, b, backends.PutOptions{Size: size}, func() int64 { return b.sent }); err != nil {
+		return err
+	}
+	if b.sent != size || c.man.Indexes.StoredSize() != size {
+		return fmt.Errorf("stored %d bytes of indexes, want %d", b.sent, size)
+	}
+	c.man.Checksums.IndexBytes = size
+	return nil
+}
+
+// putManifest stores the manifest: with it the segment exists.
+func (c *copying) putManifest(ctx context.Context) error {
+	c.man.Metadata = manifest.MetadataOf(c.md)
+	if c.key != nil {
+		c.man.Encryption = &manifest.Encryption{DataKey: c.wrap, AAD: c.key.AAD()}
+	}
+	data, err := c.man.Marshal()
+	if err != nil {
+		return fmt.Errorf("%w: %w", remotelog.ErrInvalidArgument, err)
+	}
+	sum := crc32.Checksum(data, castagnoli)
+	o := backends.PutOptions{Size: int64(len(data)), CRC32C: &sum}
+	return c.put(ctx, manifest.ManifestSuffix, bytes.NewReader(data), o, func() int64 { return int64(len(data)) })
+}
+
+// indexBody is the .indexes object: one part after the other, each read whole, sealed, and noted in the manifest.
+type indexBody struct {
+	c     *copying
+	parts []indexSource
+	buf   []byte // the largest part, sealed
+	left  []byte // of buf: not yet sent
+	sent  int64
+}
+
+// Read implements io.Reader.
+func (b *indexBody) Read(p []byte) (int, error) {
+	for len(b.left) == 0 {
+		if len(b.parts) == 0 {
+			return 0, io.EOF
+		}
+		if err := b.next(b.parts[0]); err != nil {
+			return 0, err
+		}
+		b.parts = b.parts[1:]
+	}
+	n := copy(p, b.left)
+	b.left = b.left[n:]
+	b.sent += int64(n)
+	return n, nil
+}
+
+func (b *indexBody) next(s indexSource) error {
+	piece := b.buf[:s.size]
+	if _, err := io.ReadFull(s.r, piece); err != nil {
+		if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
+			err = fmt.Errorf("%w: it ended before %d bytes", chunking.ErrSourceSize, s.size)
+		}
+		return fmt.Errorf("read the %s index: %w", s.t, err)
+	}
+	var one [1]byte
+	switch n, err := io.ReadFull(s.r, one[:]); {
+	case n > 0:
+		return fmt.Errorf("read the %s index: %w: it goes on after %d bytes", s.t, chunking.ErrSourceSize, s.size)
+	case !errors.Is(err, io.EOF):
+		return fmt.Errorf("read the %s index: %w", s.t, err)
+	}
+	if b.c.key != nil && s.size > 0 {
+		piece = b.c.key.Seal(piece[:0], piece)
+	}
+	b.c.man.Indexes.Append(s.t, int64(len(piece)))
+	b.c.man.Checksums.SetPart(s.t, manifest.Checksum(piece))
+	b.left = piece
+	return nil
+}
+
+// storedPart is the stored size of an index of n bytes: an empty one is not sealed.
+func storedPart(n int64, encrypted bool) int64 {
+	if encrypted && n > 0 {
+		return n + crypto.Overhead
+	}
+	return n
+}
+
+// storedIndexes is the size of the .indexes object.
+func (s *sources) storedIndexes(encrypted bool) (n int64) {
+	for _, x := range s.indexes {
+		n += storedPart(x.size, encrypted)
+	}
+	return n
+}
+
+// largestIndex is the stored size of the largest part.
+func (s *sources) largestIndex(encrypted bool) (n int) {
+	for _, x := range s.indexes {
+		n = max(n, int(storedPart(x.size, encrypted)))
+	}
+	return n
+}
+
+func (s *sources) indexMemory(encrypted bool) int64 {
+	return membudget.Capacity(s.largestIndex(encrypted))
+}
