@@ -210,7 +210,7 @@ func TestEncoder_WorksInItsLeastMemoryBesideAFullBudget(t *testing.T) {
 func TestEncoder_GivesGrownMemoryToWhoeverWaits(t *testing.T) {
 	r := newRig(t, 8<<20)
 	o := r.options(true, true)
-	o.PlainBytes, o.ChunkBytes, o.Workers = 64<<20, 1<<20, 4
+	o.PlainBytes, o.ChunkBytes, o.Workers = 1<<36, 1<<20, 4 // ends only if the waiter gets nothing
 	o.Memory = r.reserve(t, membudget.Copy, EncodeMemory(o))
 	defer o.Memory.Release()
 	e, err := NewEncoder(t.Context(), zeros{}, o)
