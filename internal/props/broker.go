@@ -1,0 +1,133 @@
+package props
+
+import (
+	"net"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/tierkit/tierkit/internal/settings"
+)
+
+// Keys of a broker that we read (Kafka 3.9 to 4.4).
+const (
+	keyNodeID              = "node.id"
+	keyBrokerID            = "broker.id"
+	keyLogDirs             = "log.dirs"
+	keyLogDir              = "log.dir"
+	keyListeners           = "listeners"
+	keyAdvertised          = "advertised.listeners"
+	keyControllerListeners = "controller.listener.names"
+	keyProtocolMap         = "listener.security.protocol.map"
+	keyMetadataListener    = "remote.log.metadata.manager.listener.name"
+	keyRoles               = "process.roles"
+	keyZooKeeper           = "zookeeper.connect"
+)
+
+// isBroker tells a key of a broker that may also stand in a file of bare keys.
+func isBroker(key string) bool {
+	switch key {
+	case keyNodeID, keyBrokerID, keyLogDirs, keyLogDir, keyListeners, keyAdvertised, keyControllerListeners, keyProtocolMap, keyRoles, keyProviders:
+		return true
+	}
+	return strings.HasPrefix(key, keyProviders+".") || strings.HasPrefix(key, "remote.log.manager.") ||
+		strings.HasPrefix(key, "remote.log.storage.") || strings.HasPrefix(key, "remote.log.metadata.manager.") ||
+		key == "remote.log.metadata.custom.metadata.max.bytes"
+}
+
+// isBrokerFile tells a server.properties.
+func (f *File) isBrokerFile() bool {
+	return slices.ContainsFunc([]string{keyRoles, keyZooKeeper, keyListeners, keyLogDirs, keyBrokerID, keyNodeID}, func(key string) bool {
+		_, ok := f.all[key]
+		return ok
+	})
+}
+
+// BrokerID returns node.id or broker.id, and whether the file has a valid one.
+func (f *File) BrokerID() (id int32, ok bool) {
+	id, ok, _ = f.brokerID()
+	return id, ok
+}
+
+func (f *File) brokerID() (id int32, ok bool, err error) {
+	for _, key := range []string{keyNodeID, keyBrokerID} {
+		text, given := f.all[key]
+		text = strings.TrimSpace(text)
+		if !given || text == "-1" { // Kafka's default: "none"
+			continue
+		}
+		n, perr := strconv.ParseInt(text, 10, 32)
+		switch {
+		case perr != nil || n < 0:
+			return 0, false, settings.Problemf(key, text, "must be a number in 0..2147483647")
+		case ok && int32(n) != id:
+			return 0, false, settings.Problemf(key, text, "differs from %s=%d", keyNodeID, id)
+		}
+		id, ok = int32(n), true
+	}
+	return id, ok, nil
+}
+
+// LogDirs returns log.dirs, or log.dir; nil if the file has neither.
+func (f *File) LogDirs() []string {
+	text := f.all[keyLogDirs]
+	if strings.TrimSpace(text) == "" {
+		text = f.all[keyLogDir]
+	}
+	return splitList(text)
+}
+
+// Listener is an address of the broker.
+type Listener struct {
+	Name     string // upper case, as Kafka normalises it
+	Address  string // host:port
+	Protocol string // PLAINTEXT, SSL, SASL_PLAINTEXT, SASL_SSL, as listener.security.protocol.map has it; "" if it cannot be told
+}
+
+// Listeners returns the addresses by which clients reach the broker: advertised.listeners, else listeners, without the controllers'. An
+// address without host, or that means every interface, is this machine.
+func (f *File) Listeners() []Listener {
+	text := f.all[keyAdvertised]
+	if strings.TrimSpace(text) == "" {
+		text = f.all[keyListeners]
+	}
+	controllers := splitList(strings.ToUpper(f.all[keyControllerListeners]))
+	var out []Listener
+	for _, entry := range splitList(text) {
+		name, addr, ok := strings.Cut(entry, "://")
+		name = strings.ToUpper(strings.TrimSpace(name))
+		host, port, err := net.SplitHostPort(strings.TrimSpace(addr))
+		if !ok || err != nil || port == "" || slices.Contains(controllers, name) {
+			continue
+		}
+		if ip := net.ParseIP(host); host == "" || ip != nil && ip.IsUnspecified() {
+			host = "localhost"
+		}
+		out = append(out, Listener{Name: name, Address: net.JoinHostPort(host, port), Protocol: f.protocol(name)})
+	}
+	return out
+}
+
+func (f *File) protocol(listener string) string {
+	for _, entry := range splitList(strings.ToUpper(f.all[keyProtocolMap])) {
+		if name, protocol, ok := strings.Cut(entry, ":"); ok && strings.TrimSpace(name) == listener {
+			return strings.TrimSpace(protocol)
+		}
+	}
+	switch listener {
+	case "PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL":
+		return listener
+	}
+	return ""
+}
+
+// splitList splits at commas and drops spaces and empty elements.
+func splitList(text string) []string {
+	var out []string
+	for e := range strings.SplitSeq(text, ",") {
+		if e = strings.TrimSpace(e); e != "" {
+			out = append(out, e)
+		}
+	}
+	return out
+}
