@@ -74,6 +74,7 @@ func (c *Cache[K, V]) insert(key K, e Entry[V], l *loading[K]) (*item[K, V], err
 	if e.Memory == nil {
 		return nil, ErrNoMemory
 	}
+	e.Memory.Detach()
 	now := c.opts.Now()
 	it := &item[K, V]{key: key, entry: e, weight: e.Memory.Size(), pins: 1, loaded: now, used: now}
 	c.mu.Lock()

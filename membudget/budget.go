@@ -32,7 +32,7 @@ type waiter struct {
 	min   int64
 	ready chan struct{} // closed when granted
 	got   *Reservation  // set before ready is closed
-	dry   bool          // reclaim was tried for it and did not free enough
+	dry   bool          // reclaim was tried for it, did not free enough, and nothing has changed since
 	pass  uint64        // the last pass of reclaim that tried
 }
 

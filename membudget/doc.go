@@ -45,6 +45,12 @@
 // needs its own reclaim; a load that could not grow into a full cache would fetch chunk by chunk for ever; and bytes taken from caches never help a
 // copy that waits for other copies, so a stalled store would empty the caches for nothing.
 //
+// # Splits
+//
+// An operation lends a share of its reservation to a step of it, such as one Put of a driver, with [Reservation.Split]; released, the share returns, so that the
+// next step finds it. Why: the bytes of the next step were reserved together with those of the first, and nobody may wait for them again. A share that is handed
+// to a cache is cut off with [Reservation.Detach]. Why: otherwise what the cache gives back for a waiter ends up with the load that still runs.
+//
 // # Buffers
 //
 // [Reservation.Buffer] takes from the reservation what the buffer really occupies, [Capacity] of its length, because the memory of a 4 MiB + 28 byte buffer is

@@ -16,6 +16,9 @@ func (b *Budget) settle(may bool) {
 		return
 	}
 	b.again = true
+	for _, w := range b.queue {
+		w.dry = false // what changed may help it: it is not passed over before that was tried
+	}
 	if b.reclaiming {
 		return
 	}

@@ -7,14 +7,14 @@ import (
 
 // Reservation is bytes held of a budget. Its methods are safe for concurrent use. Exactly one owner releases it, on every path.
 type Reservation struct {
-	b      *Budget
-	class  Class
-	parent *Reservation // of a Split
-	lent   int64        // what parent gave
+	b     *Budget
+	class Class
 
 	// guarded by b.mu
-	size    int64 // bytes held, without what was split off
-	charged int64 // of these: occupied by buffers and by Charge
+	parent  *Reservation // of a Split that was not detached
+	lent    int64        // what parent gave
+	size    int64        // bytes held, without what was split off
+	charged int64        // of these: occupied by buffers and by Charge
 	out     []handed
 	closed  bool
 }
@@ -83,8 +83,8 @@ func (r *Reservation) isClosed() bool {
 }
 
 // Split moves n unused bytes into a reservation of their own; nil if there are not so many. Released, they return to r while r is open, so that the next
-// step of the same operation finds them, else to the budget, so that a buffer may outlive the operation that made it (a cache entry). Bytes
-// that the new reservation grew by go to the budget in any case.
+// step of the same operation finds them, else to the budget. Bytes that the new reservation grew by go to the budget in any case. See Detach for
+// one that outlives the operation.
 func (r *Reservation) Split(n int64) *Reservation {
 	b := r.b
 	b.mu.Lock()
@@ -94,6 +94,17 @@ func (r *Reservation) Split(n int64) *Reservation {
 	}
 	r.size -= n
 	return &Reservation{b: b, class: r.class, parent: r, lent: n, size: n}
+}
+
+// Detach cuts the tie to the reservation that r was split from: released, its bytes go to the budget, whoever is open. What is handed over to an owner
+// that outlives the operation MUST be detached, as caches do with their entries. Otherwise what a cache gives back while the load that brought it still
+// runs goes to that load, which does not need it, and not to the one that waits.
+func (r *Reservation) Detach() {
+	r.b.mu.Lock()
+	defer r.b.mu.Unlock()
+	if r.b.rules.detachCuts {
+		r.parent, r.lent = nil, 0
+	}
 }
 
 // Buffer returns a buffer of n bytes and of capacity Capacity(n), which it takes from the reservation; nil if that is more than is unused. Its contents

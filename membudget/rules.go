@@ -23,6 +23,7 @@ type rules struct {
 	reclaimOnGrow     bool // before a TryGrow or TryReserve of a copy or fetch fails
 	reclaimOnlyToHelp bool // never for a copy at its ceiling
 	splitReturns      bool // released bytes of a Split go to the open parent
+	detachCuts        bool // but not if it was detached
 	chargeCapacity    bool // buffers are charged by what they occupy
 	idleCounts        bool // idle buffers count against the limit
 }
@@ -34,6 +35,6 @@ func allRules() rules {
 		growYields: true, growYieldsOther: true, cancelReruns: true, refuseTooLarge: true,
 		aheadYields: true, aheadLeaves: true, aheadNoReclaim: true,
 		reclaimOnWait: true, reclaimOnRelease: true, reclaimOnIdle: true, reclaimOnCancel: true, reclaimOnGrow: true, reclaimOnlyToHelp: true,
-		splitReturns: true, chargeCapacity: true, idleCounts: true,
+		splitReturns: true, detachCuts: true, chargeCapacity: true, idleCounts: true,
 	}
 }
