@@ -7,6 +7,7 @@ import (
 	"runtime"
 	"sync"
 
+	"github.com/tierkit/tierkit/chunking"
 	"github.com/tierkit/tierkit/membudget"
 	"github.com/tierkit/tierkit/remotelog"
 )
@@ -30,6 +31,10 @@ func (m *Manager) Fetch(ctx context.Context, md remotelog.SegmentMetadata, start
 	if err != nil {
 		return nil, err
 	}
+	if err := r.checkSize(inner); err != nil {
+		r.release()
+		return nil, err
+	}
 	size := r.segment().Chunks.FileSize()
 	if start > size {
 		r.release()
@@ -45,6 +50,21 @@ func (m *Manager) Fetch(ctx context.Context, md remotelog.SegmentMetadata, start
 		s.window = int(min(s.end/r.segment().Chunks.ChunkSize()-start/r.segment().Chunks.ChunkSize()+1, 1<<20))
 	}
 	return s, nil
+}
+
+// checkSize refuses a manifest that describes another size than the broker knows: what is missing at its end, or too much, would pass
+// for the segment. Aiven's plug-in does not look.
+func (r *reader) checkSize(ctx context.Context) error {
+	for {
+		size := r.segment().Chunks.FileSize()
+		if size == r.md.SizeBytes {
+			return nil
+		}
+		cause := fmt.Errorf("%w: its manifest describes %d bytes, its metadata say %d", chunking.ErrBadIndex, size, r.md.SizeBytes)
+		if fresh, err := r.recheck(ctx, cause); !fresh {
+			return err
+		}
+	}
 }
 
 // logStream reads a .log out of the chunk cache. Nothing is loaded before the first Read. A chunk is pinned for one Read at a time; the

@@ -58,16 +58,22 @@ func manager(t testing.TB, d backends.Driver, c Config, logs io.Writer) *Manager
 	if err != nil {
 		t.Fatal(err)
 	}
-	budget, err := NewBudget(c, store)
-	if err != nil {
-		t.Fatal(err)
-	}
 	ring, err := testRing()
 	if err != nil {
 		t.Fatal(err)
 	}
+	return managerWith(t, store, c, ring, logs)
+}
+
+// managerWith is manager over a store, with keys of the test's own or none.
+func managerWith(t testing.TB, store *backends.Store, c Config, keys crypto.KeyWrapper, logs io.Writer) *Manager {
+	t.Helper()
+	budget, err := NewBudget(c, store)
+	if err != nil {
+		t.Fatal(err)
+	}
 	store.UseBudget(budget)
-	m, err := New(Options{Store: store, Budget: budget, Keys: ring, Config: c, Logger: slog.New(slog.NewTextHandler(&locked{w: logs}, nil))})
+	m, err := New(Options{Store: store, Budget: budget, Keys: keys, Config: c, Logger: slog.New(slog.NewTextHandler(&locked{w: logs}, nil))})
 	if err != nil {
 		t.Fatal(err)
 	}

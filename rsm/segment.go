@@ -156,7 +156,7 @@ func (m *Manager) parseSegment(ctx context.Context, s stem, data []byte) (*segme
 		return seg, nil
 	}
 	if m.keys == nil {
-		return nil, fmt.Errorf("segment at %q is encrypted and there are no key pairs: set %s", s, keyPairs)
+		return nil, fmt.Errorf("%w: segment at %q is encrypted and no key pairs are configured: set %s", crypto.ErrUnknownKey, s, keyPairs)
 	}
 	key, err := m.keys.Unwrap(ctx, man.Encryption.DataKey)
 	if err != nil {
