@@ -164,6 +164,9 @@ func (c *copying) store(ctx context.Context) (remotelog.CustomMetadata, error) {
 		return nil, err
 	}
 	c.m.manifests.drop(c.at.ofManifest())
+	if f := c.m.hooks.Copied; f != nil {
+		f(*c.md, c.stored)
+	}
 	return c.custom(), nil
 }
 

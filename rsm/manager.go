@@ -23,7 +23,14 @@ type Options struct {
 	Keys   crypto.KeyWrapper // wraps data keys; nil: nothing is encrypted, and encrypted segments cannot be read
 	Config Config
 	Logger *slog.Logger     // nil: nothing is logged
+	Hooks  Hooks            // nil ones are left out
 	Now    func() time.Time // the clock of the caches; nil: time.Now
+}
+
+// Hooks tell what happened. They are called off locks, from several goroutines at once, and must not block.
+type Hooks struct {
+	// Copied: a segment was copied; its three objects have that many bytes.
+	Copied func(md remotelog.SegmentMetadata, storedBytes int64)
 }
 
 // Manager copies, fetches and deletes segments. It is safe for concurrent use. It retries nothing: its caller does.
@@ -34,6 +41,7 @@ type Manager struct {
 	config Config
 	fields []manifest.CustomField
 	log    *slog.Logger
+	hooks  Hooks
 	codecs *chunking.Codecs
 	owned  []func() error // closed with the manager, in order
 
@@ -73,7 +81,7 @@ func New(o Options) (*Manager, error) {
 		return nil, fmt.Errorf("%w: %s=true needs key pairs", remotelog.ErrInvalidArgument, keyEncryption)
 	}
 	m := &Manager{
-		store: o.Store, budget: o.Budget, keys: o.Keys, config: c, log: o.Logger,
+		store: o.Store, budget: o.Budget, keys: o.Keys, config: c, log: o.Logger, hooks: o.Hooks,
 		newDataKey: crypto.NewDataKey, ops: make(map[*op]struct{}),
 	}
 	for _, name := range c.CustomFields {

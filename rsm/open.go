@@ -25,35 +25,61 @@ type OpenOptions struct {
 	Keys     crypto.KeyWrapper // used instead of the key files of Props
 	Logger   *slog.Logger
 	Observer backends.Observer
+	Hooks    Hooks
 	Now      func() time.Time
 }
 
-// Open reads the settings, opens the store, and returns a Manager that owns both it and a memory budget of its own. The error names
-// every mistake in the settings. Close the Manager after use.
-func Open(ctx context.Context, o OpenOptions) (*Manager, error) {
+// Setup is what the settings say, before anything is opened.
+type Setup struct {
+	Config Config
+	choice *backends.Choice
+	o      OpenOptions
+}
+
+// ReadSettings reads and checks the settings without any I/O but for secrets in files. The error names every mistake.
+func ReadSettings(o OpenOptions) (*Setup, error) {
 	if o.Registry == nil {
 		return nil, errors.New("rsm: OpenOptions.Registry is required")
 	}
-	s := settings.Options{Prefix: o.Prefix, Getenv: o.Getenv}
-	c, err := parseConfig(o.Props, s)
-	choice, serr := o.Registry.Parse(o.Props, s)
+	c, err := parseConfig(o.Props, o.settings())
+	choice, serr := o.Registry.Parse(o.Props, o.settings())
 	if err := errors.Join(err, serr); err != nil {
 		return nil, err
 	}
-	keys := o.Keys
+	return &Setup{Config: c, choice: choice, o: o}, nil
+}
+
+func (o *OpenOptions) settings() settings.Options {
+	return settings.Options{Prefix: o.Prefix, Getenv: o.Getenv}
+}
+
+// Open is ReadSettings and Setup.Open in one.
+func Open(ctx context.Context, o OpenOptions) (*Manager, error) {
+	s, err := ReadSettings(o)
+	if err != nil {
+		return nil, err
+	}
+	return s.Open(ctx)
+}
+
+// Open loads the keys, opens the store, and returns a Manager that owns both the store and a memory budget of its own. Close the Manager
+// after use.
+func (s *Setup) Open(ctx context.Context) (*Manager, error) {
+	c, o, keys := s.Config, s.o, s.o.Keys
 	if keys == nil {
+		var err error
 		if keys, err = c.keyRing(); err != nil {
 			return nil, err
 		}
 	}
 	so := backends.Options{
-		Env: backends.Env{Log: o.Logger, Now: o.Now}, Observer: o.Observer, Settings: s,
+		Env: backends.Env{Log: o.Logger, Now: o.Now}, Observer: o.Observer, Settings: o.settings(),
 		Limits: backends.Limits{UploadBytesPerSecond: c.UploadBytesPerSecond},
 	}
 	if c.MaskPrefix {
 		so.Mask = c.KeyPrefix
 	}
-	store, err := choice.Open(ctx, so)
+	store, err := s.choice.Open(ctx, so)
 	if err != nil {
 		return nil, err
 	}
@@ -75,5 +101,5 @@ func openOver(store *backends.Store, c Config, keys crypto.KeyWrapper, o OpenOpt
 		return nil, err
 	}
 	store.UseBudget(budget)
-	return New(Options{Store: store, Budget: budget, Keys: keys, Config: c, Logger: o.Logger, Now: o.Now})
+	return New(Options{Store: store, Budget: budget, Keys: keys, Config: c, Logger: o.Logger, Hooks: o.Hooks, Now: o.Now})
 }
