@@ -138,7 +138,7 @@ func (j *offload) group(paths []string) (groups [][]string, errs []error) {
 				continue
 			}
 			seen[absolute(dir)] = true
-			tp, err := identify(dir)
+			tp, err := PartitionOf(dir)
 			if err != nil {
 				errs = append(errs, &PartitionError{Dir: dir, Err: err})
 				continue

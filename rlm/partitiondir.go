@@ -31,8 +31,9 @@ type localFile struct {
 	size int64
 }
 
-// identify reads the partition's name and topic id.
-func identify(dir string) (remotelog.TopicIDPartition, error) {
+// PartitionOf returns which partition a directory holds: its name says topic and number, partition.metadata the topic id. A
+// directory that is no partition's, or of one that is never tiered, is ErrInvalidArgument.
+func PartitionOf(dir string) (remotelog.TopicIDPartition, error) {
 	none := remotelog.TopicIDPartition{}
 	abs, err := filepath.Abs(dir)
 	if err != nil {

@@ -44,7 +44,7 @@ type LocalSegment struct {
 // decided and not deleted. It reads checkpoints and the batches behind the newest producer snapshot; the segments themselves are
 // read by [LocalSegment.Prepare]. A directory that a running broker uses is refused.
 func PlanPartition(ctx context.Context, dir string, o PlanOptions) (*Plan, error) {
-	tp, err := identify(dir)
+	tp, err := PartitionOf(dir)
 	if err != nil {
 		return nil, err
 	}
