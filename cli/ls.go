@@ -1,0 +1,198 @@
+package cli
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"slices"
+	"strconv"
+
+	"github.com/spf13/cobra"
+
+	"github.com/tierkit/tierkit/manifest"
+	"github.com/tierkit/tierkit/remotelog"
+)
+
+func (a *app) lsCmd() *cobra.Command {
+	var t target
+	var fromStore bool
+	cmd := &cobra.Command{
+		Use:   "ls [--topic T] [--partition P] [--from-store]",
+		Short: "list remote segments with offsets, leader epochs, sizes and states",
+		Args:  none,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := t.check(false); err != nil {
+				return err
+			}
+			return a.ls(cmd.Context(), &t, fromStore)
+		},
+	}
+	t.flags(cmd)
+	cmd.Flags().BoolVar(&fromStore, "from-store", false, "list from the manifests in the store alone, without metadata")
+	return cmd
+}
+
+func (a *app) ls(ctx context.Context, t *target, fromStore bool) (err error) {
+	s, err := a.openLister(ctx, fromStore)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, s.close(ctx)) }()
+	partitions, err := t.partitions(ctx, s.reader)
+	if err != nil {
+		return err
+	}
+	var rows []segmentRow
+	for _, tp := range partitions {
+		list, err := s.list(ctx, tp)
+		if err != nil {
+			return err
+		}
+		rows = append(rows, list...)
+	}
+	slices.SortFunc(rows, func(x, y segmentRow) int { return x.md.Compare(&y.md) })
+	if a.json {
+		for i := range rows {
+			if err := a.printJSON(rows[i].json()); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	return a.lsText(rows)
+}
+
+// list returns the segments of a partition.
+func (s *session) list(ctx context.Context, tp remotelog.TopicIDPartition) ([]segmentRow, error) {
+	var rows []segmentRow
+	for md, err := range s.reader.Segments(ctx, tp) {
+		if err != nil {
+			return nil, err
+		}
+		rows = append(rows, metadataRow(md, s.setup.Config.KeyPrefix))
+	}
+	return rows, nil
+}
+
+// segmentRow is one segment of a listing with what only one of its two sources knows.
+type segmentRow struct {
+	md        remotelog.SegmentMetadata
+	state     string
+	stored    *int64 // bytes in the store; nil: not known
+	objectKey string // without suffix
+	noTxnFlag bool   // the manifest does not say whether the transaction index is empty
+}
+
+// metadataRow is a segment as the metadata have it.
+func metadataRow(md remotelog.SegmentMetadata, keyPrefix string) segmentRow {
+	r := segmentRow{md: md, state: md.State.String(), objectKey: keyPrefix + manifest.MainPath(md.SegmentID, md.StartOffset, manifest.ASCIIDigits)}
+	custom, err := manifest.ParseCustom(md.CustomMetadata)
+	if err != nil {
+		return r // another plug-in's: the configured key holds
+	}
+	if custom.Has[manifest.RemoteSize] {
+		r.stored = &custom.RemoteSize
+	}
+	if custom.Has[manifest.ObjectKey] {
+		if custom.Has[manifest.ObjectPrefix] {
+			keyPrefix = custom.ObjectPrefix
+		}
+		r.objectKey = keyPrefix + custom.ObjectKey
+	}
+	return r
+}
+
+// segmentJSON is the JSON shape of ls. Scripts rely on the names.
+type segmentJSON struct {
+	Topic            string   `json:"topic"`
+	TopicID          string   `json:"topicId"`
+	Partition        int32    `json:"partition"`
+	SegmentID        string   `json:"segmentId"`
+	State            string   `json:"state"`
+	StartOffset      int64    `json:"startOffset"`
+	EndOffset        int64    `json:"endOffset"`
+	MaxTimestampMs   int64    `json:"maxTimestampMs"`
+	SizeBytes        int64    `json:"segmentSizeInBytes"`
+	LeaderEpochs     epochMap `json:"segmentLeaderEpochs"`
+	BrokerID         int32    `json:"brokerId"`
+	EventTimestampMs int64    `json:"eventTimestampMs"`
+	TxnIndexEmpty    *bool    `json:"txnIdxEmpty"`
+	CustomMetadata   *[]byte  `json:"customMetadata"` // base64; null: none
+	StoredBytes      *int64   `json:"storedBytes"`
+	ObjectKey        string   `json:"objectKey"`
+}
+
+func (r *segmentRow) json() segmentJSON {
+	md := &r.md
+	j := segmentJSON{
+		Topic: md.Topic, TopicID: md.TopicID.String(), Partition: md.Partition, SegmentID: md.ID.String(), State: r.state,
+		StartOffset: md.StartOffset, EndOffset: md.EndOffset, MaxTimestampMs: md.MaxTimestampMs, SizeBytes: md.SizeBytes,
+		LeaderEpochs: md.LeaderEpochs, BrokerID: md.BrokerID, EventTimestampMs: md.EventTimestampMs,
+		StoredBytes: r.stored, ObjectKey: r.objectKey,
+	}
+	if !r.noTxnFlag {
+		j.TxnIndexEmpty = &md.TxnIndexEmpty
+	}
+	if md.CustomMetadata != nil {
+		b := []byte(md.CustomMetadata)
+		j.CustomMetadata = &b
+	}
+	return j
+}
+
+// epochMap is leader epochs as Kafka's JSON has them: an object from epoch to offset, in ascending order.
+type epochMap []remotelog.LeaderEpoch
+
+// MarshalJSON implements json.Marshaler.
+func (m epochMap) MarshalJSON() ([]byte, error) {
+	o := new(object)
+	for _, e := range m {
+		o.set(strconv.Itoa(int(e.Epoch)), json.RawMessage(strconv.FormatInt(e.StartOffset, 10)))
+	}
+	return o.MarshalJSON()
+}
+
+func (a *app) lsText(rows []segmentRow) error {
+	if len(rows) == 0 {
+		return a.printf("no remote segments\n")
+	}
+	t := newTable(a.Out, "PARTITION", "OFFSETS", "EPOCHS", "BYTES", "STORED", "LARGEST TIMESTAMP", "STATE", "SEGMENT")
+	var total, stored int64
+	for i := range rows {
+		r := &rows[i]
+		md := &r.md
+		storedText := "-"
+		if r.stored != nil {
+			storedText = size(*r.stored)
+			stored += *r.stored
+		}
+		total += md.SizeBytes
+		t.row(md.TopicIDPartition.String(), strconv.FormatInt(md.StartOffset, 10)+".."+strconv.FormatInt(md.EndOffset, 10),
+			epochRange(md.LeaderEpochs), size(md.SizeBytes), storedText, timestamp(md.MaxTimestampMs), r.state, md.ID.String())
+	}
+	if err := t.flush(); err != nil {
+		return err
+	}
+	if stored == 0 {
+		return a.printf("%s, %s\n", count(len(rows), "segment"), size(total))
+	}
+	return a.printf("%s, %s, stored as %s\n", count(len(rows), "segment"), size(total), size(stored))
+}
+
+func epochRange(es []remotelog.LeaderEpoch) string {
+	switch len(es) {
+	case 0:
+		return "-"
+	case 1:
+		return strconv.Itoa(int(es[0].Epoch))
+	}
+	return strconv.Itoa(int(es[0].Epoch)) + ".." + strconv.Itoa(int(es[len(es)-1].Epoch))
+}
+
+// count prints a number with its noun.
+func count(n int, noun string) string {
+	if n == 1 {
+		return "1 " + noun
+	}
+	return strconv.Itoa(n) + " " + noun + "s"
+}

@@ -1,0 +1,153 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/tierkit/tierkit/backends"
+	"github.com/tierkit/tierkit/remotelog"
+)
+
+// The exit codes. Scripts rely on them.
+const (
+	ExitOK          = 0
+	ExitFailed      = 1   // the command did not do what it was asked
+	ExitUsage       = 2   // wrong usage or configuration; nothing was touched
+	ExitDamage      = 3   // stored data is damaged (remotelog.ErrCorrupt)
+	ExitInterrupted = 130 // Ctrl-C, as a shell reports SIGINT
+)
+
+// Stdio is what a command may touch of its process.
+type Stdio struct {
+	In        io.Reader
+	Out, Err  io.Writer
+	LookupEnv func(string) (string, bool) // os.LookupEnv, for secrets of the form env:NAME; nil: they are refused
+	Now       func() time.Time            // nil: time.Now
+	Version   string                      // shown by --version; "" is "devel"
+}
+
+// Run executes one command line (without the program's name) and returns its exit code. It returns only when everything that it
+// started has ended. When ctx is cancelled the command stops, cleans up and returns ExitInterrupted.
+func Run(ctx context.Context, args []string, reg *backends.Registry, std Stdio) int {
+	a := newApp(reg, std)
+	root := a.root()
+	root.SetArgs(args)
+	err := root.ExecuteContext(ctx)
+	if err == nil {
+		return ExitOK
+	}
+	code := exitCode(ctx, err)
+	if code == ExitInterrupted {
+		fmt.Fprintln(a.Err, "tierkit: interrupted")
+		return code
+	}
+	fmt.Fprintf(a.Err, "tierkit: %s\n", oneLine(err))
+	return code
+}
+
+// app is the state of one Run: what all commands share.
+type app struct {
+	Stdio
+	registry *backends.Registry
+	log      *slog.Logger // notices and warnings, for people, on standard error
+
+	// global flags
+	config string
+	json   bool
+}
+
+func newApp(reg *backends.Registry, std Stdio) *app {
+	if std.Now == nil {
+		std.Now = time.Now //nolint:forbidigo // the default of the injected clock
+	}
+	if std.Version == "" {
+		std.Version = "devel"
+	}
+	return &app{Stdio: std, registry: reg, log: slog.New(&lineHandler{w: std.Err})}
+}
+
+func (a *app) root() *cobra.Command {
+	root := &cobra.Command{
+		Use:           "tierkit",
+		Short:         "Kafka tiered storage (KIP-405): copy, list, read, check and delete remote log segments",
+		Version:       a.Version,
+		SilenceErrors: true,
+		SilenceUsage:  true,
+		Args:          cobra.ArbitraryArgs,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if len(args) > 0 {
+				return usagef("unknown command %q; the commands are: %s", args[0], strings.Join(commandNames(cmd), " "))
+			}
+			_ = cmd.Help() // writes to Out, whose errors nobody can be told
+			return usagef("a command is needed")
+		},
+	}
+	root.SetIn(a.In)
+	root.SetOut(a.Out)
+	root.SetErr(a.Err)
+	root.CompletionOptions.HiddenDefaultCmd = true
+	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
+		return usagef("%s: %v; see tierkit %s --help", cmd.Name(), err, cmd.Name())
+	})
+	root.PersistentFlags().StringVar(&a.config, "config", "", "properties `FILE`: a broker's server.properties, or bare settings")
+	root.PersistentFlags().BoolVar(&a.json, "json", false, "print one JSON object per line")
+	for _, c := range []*cobra.Command{
+		a.demoCmd(), a.copyCmd(), a.lsCmd(), a.fetchCmd(), a.indexCmd(), a.readCmd(), a.deleteCmd(), a.inspectCmd(), a.configCmd(),
+	} {
+		root.AddCommand(c)
+	}
+	return root
+}
+
+func commandNames(cmd *cobra.Command) []string {
+	var names []string
+	for _, c := range cmd.Commands() {
+		if c.IsAvailableCommand() {
+			names = append(names, c.Name())
+		}
+	}
+	return names
+}
+
+// usageError is a mistake in the arguments or the configuration: exit code 2, nothing was touched.
+type usageError struct{ err error }
+
+func (e *usageError) Error() string { return e.err.Error() }
+func (e *usageError) Unwrap() error { return e.err }
+
+func usagef(format string, args ...any) error { return &usageError{fmt.Errorf(format, args...)} }
+
+// asUsage marks err as a mistake of the caller; nil stays nil.
+func asUsage(err error) error {
+	if err == nil {
+		return nil
+	}
+	return &usageError{err}
+}
+
+// exitCode classifies the error of a command.
+func exitCode(ctx context.Context, err error) int {
+	var usage *usageError
+	switch {
+	case errors.As(err, &usage):
+		return ExitUsage
+	case ctx.Err() != nil && errors.Is(err, context.Canceled):
+		return ExitInterrupted
+	case errors.Is(err, remotelog.ErrCorrupt):
+		return ExitDamage
+	default:
+		return ExitFailed
+	}
+}
+
+// oneLine folds an error (joined ones have several lines) into one line.
+func oneLine(err error) string {
+	return strings.Join(strings.FieldsFunc(err.Error(), func(r rune) bool { return r == '\n' || r == '\r' }), "; ")
+}

@@ -1,0 +1,225 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"time"
+
+	"github.com/tierkit/tierkit/backends"
+	"github.com/tierkit/tierkit/internal/props"
+	"github.com/tierkit/tierkit/internal/settings"
+	"github.com/tierkit/tierkit/remotelog"
+	"github.com/tierkit/tierkit/rlm"
+	"github.com/tierkit/tierkit/rlmm"
+	"github.com/tierkit/tierkit/rlmm/filelog"
+	"github.com/tierkit/tierkit/rlmm/memlog"
+	"github.com/tierkit/tierkit/rsm"
+)
+
+// session is what one command has opened. Which fields are set depends on how it was opened.
+type session struct {
+	app   *app
+	setup *rsm.Setup
+	file  *props.File
+
+	segments *rsm.Manager
+	store    *backends.Store          // of segments
+	meta     *rlmm.Manager            // of the metadata log
+	ownLog   bool                     // no other process writes the log
+	reader   remotelog.MetadataReader // meta, or the store's index
+
+	log     rlmm.Log
+	metaLog props.MetadataLog
+	stored  storedSizes
+}
+
+// configure reads the configuration and reports every mistake in it at once. Nothing is opened.
+func (a *app) configure() (*session, error) {
+	if a.config == "" {
+		return nil, usagef("--config FILE is required: a broker's server.properties, or two lines (storage.backend=fs and storage.root=DIR)")
+	}
+	file, err := props.Load(a.config)
+	if file == nil {
+		return nil, asUsage(err)
+	}
+	s := &session{app: a, file: file}
+	var merr, serr error
+	s.metaLog, merr = file.MetadataLog(settings.Options{Getenv: a.LookupEnv})
+	s.setup, serr = rsm.ReadSettings(rsm.OpenOptions{
+		Registry: a.registry, Props: file.RSM, Prefix: file.RSMPrefix, Getenv: a.LookupEnv, Logger: a.log, Now: a.Now,
+		Hooks: rsm.Hooks{Copied: s.stored.put},
+	})
+	if err := errors.Join(err, serr, merr); err != nil {
+		return nil, asUsage(fmt.Errorf("%s: %w", a.config, err))
+	}
+	for _, n := range file.Notices {
+		a.log.Warn(n)
+	}
+	return s, nil
+}
+
+// openStore opens the store alone.
+func (a *app) openStore(ctx context.Context) (*session, error) {
+	s, err := a.configure()
+	if err != nil {
+		return nil, err
+	}
+	return s, s.openSegments(ctx)
+}
+
+func (s *session) openSegments(ctx context.Context) error {
+	m, err := s.setup.Open(ctx)
+	if err != nil {
+		// What is wrong here is where the settings point to: a root or bucket that is not there, a key file that cannot be read.
+		if errors.Is(err, backends.InvalidArgument) || settings.Problems(err) != nil {
+			err = asUsage(err)
+		}
+		return err
+	}
+	s.segments, s.store = m, m.Store()
+	return nil
+}
+
+// openReader opens the store, and metadata to find segments by: the log, or with fromStore the manifests.
+func (a *app) openReader(ctx context.Context, fromStore bool) (*session, error) {
+	s, err := a.configure()
+	if err != nil {
+		return nil, err
+	}
+	return s.finish(ctx, s.openSegments, func(ctx context.Context) error {
+		if fromStore {
+			return s.openIndex()
+		}
+		return s.openMetadata(ctx, false)
+	})
+}
+
+// openLister opens what ls needs: the metadata without any request to the store, or the manifests.
+func (a *app) openLister(ctx context.Context, fromStore bool) (*session, error) {
+	if fromStore {
+		return a.openReader(ctx, true)
+	}
+	s, err := a.configure()
+	if err != nil {
+		return nil, err
+	}
+	return s.finish(ctx, func(ctx context.Context) error { return s.openMetadata(ctx, false) })
+}
+
+// openWriter opens the store and the metadata log for writing.
+func (a *app) openWriter(ctx context.Context) (*session, error) {
+	s, err := a.configure()
+	if err != nil {
+		return nil, err
+	}
+	return s.finish(ctx, s.openSegments, func(ctx context.Context) error { return s.openMetadata(ctx, true) })
+}
+
+// finish runs the steps of an opening; if one fails, what the others opened is closed.
+func (s *session) finish(ctx context.Context, steps ...func(context.Context) error) (*session, error) {
+	for _, step := range steps {
+		if err := step(ctx); err != nil {
+			return nil, errors.Join(err, s.close(ctx))
+		}
+	}
+	return s, nil
+}
+
+func (s *session) openIndex() error {
+	return usagef("--from-store: later")
+}
+
+// openMetadata opens the log and a manager over it that follows every partition, and waits until it has read the log.
+func (s *session) openMetadata(ctx context.Context, write bool) (err error) {
+	switch s.metaLog.Kind {
+	case props.LogFile:
+		s.log, err = s.openFileLog(ctx, write)
+		s.ownLog = write
+	case props.LogMemory:
+		s.log = memlog.New(memlog.Options{Now: s.app.Now})
+		s.ownLog = true
+	default:
+		err = usagef("metadata.log=%s: this command has no such log yet; set metadata.log=file and metadata.log.dir", s.metaLog.Kind)
+	}
+	if err != nil {
+		return err
+	}
+	m, err := rlmm.New(s.log, rlmm.Options{All: true, Logger: s.app.log, Now: s.app.Now})
+	if err != nil {
+		return err
+	}
+	s.meta, s.reader = m, m
+	return m.WaitReady(ctx)
+}
+
+func (s *session) openFileLog(ctx context.Context, write bool) (rlmm.Log, error) {
+	o := filelog.Options{Logger: s.app.log, Now: s.app.Now}
+	if write {
+		return noTyped(filelog.Open(ctx, s.metaLog.Dir, o))
+	}
+	l, err := filelog.OpenReadOnly(ctx, s.metaLog.Dir, o)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("there is no metadata log in %s: nothing was copied with this configuration yet, or metadata.log.dir is another; "+
+			"--from-store works from the store alone", s.metaLog.Dir)
+	}
+	return noTyped(l, err)
+}
+
+// noTyped keeps a nil *filelog.Log from becoming a Log that is not nil.
+func noTyped(l *filelog.Log, err error) (rlmm.Log, error) {
+	if err != nil {
+		return nil, err
+	}
+	return l, nil
+}
+
+// assign makes the manager follow partitions that the log may not know yet.
+func (s *session) assign(ctx context.Context, tps []remotelog.TopicIDPartition) error {
+	if err := s.meta.OnLeadershipChange(tps, nil); err != nil {
+		return err
+	}
+	return s.meta.WaitReady(ctx, tps...)
+}
+
+// recover cleans up what a crash of an earlier command left, where this process owns the log alone.
+func (s *session) recover(ctx context.Context) error {
+	if !s.ownLog {
+		return nil
+	}
+	found, err := rlm.Recover(ctx, s.meta, s.segments, rlm.RecoverOptions{OwnLog: true, DeleteOptions: rlm.DeleteOptions{Protocol: s.protocol()}})
+	for i := range found {
+		s.app.log.Warn("cleaned up after an interrupted command", "segment", found[i].SegmentID, "state", found[i].State)
+	}
+	return err
+}
+
+// protocol is how this process signs its events.
+func (s *session) protocol() rlm.Protocol {
+	p := rlm.Protocol{Now: s.app.Now}
+	if id, ok := s.file.BrokerID(); ok {
+		p.BrokerID = &id
+	}
+	return p
+}
+
+// closeTimeout bounds the end of a command that was interrupted.
+const closeTimeout = 30 * time.Second
+
+// close closes what was opened, in the other order. It is called even when ctx has ended.
+func (s *session) close(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeTimeout)
+	defer cancel()
+	var errs []error
+	if s.meta != nil {
+		errs = append(errs, s.meta.Close(ctx))
+	}
+	if s.log != nil {
+		errs = append(errs, s.log.Close())
+	}
+	if s.segments != nil {
+		errs = append(errs, s.segments.Close())
+	}
+	return errors.Join(errs...)
+}

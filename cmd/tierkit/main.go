@@ -1,0 +1,41 @@
+// Command tierkit is the storage side of Kafka tiered storage on the command line, with the built-in drivers. A vendor's main is
+// this one with one more registration.
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/signal"
+	"runtime/debug"
+	"syscall"
+
+	"github.com/tierkit/tierkit/backends"
+	"github.com/tierkit/tierkit/backends/fs"
+	"github.com/tierkit/tierkit/cli"
+)
+
+func main() { os.Exit(run()) }
+
+func run() int {
+	reg := new(backends.Registry)
+	for _, f := range []backends.Factory{fs.Factory()} {
+		if err := reg.Register(f); err != nil {
+			fmt.Fprintln(os.Stderr, "tierkit:", err)
+			return cli.ExitFailed
+		}
+	}
+	// The first Ctrl-C stops in order, with clean-up; the second one, no longer caught, ends the process at once.
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	context.AfterFunc(ctx, stop)
+	return cli.Run(ctx, os.Args[1:], reg, cli.Stdio{In: os.Stdin, Out: os.Stdout, Err: os.Stderr, LookupEnv: os.LookupEnv, Version: version()})
+}
+
+// version is the module's version as the go command recorded it.
+func version() string {
+	if bi, ok := debug.ReadBuildInfo(); ok && bi.Main.Version != "" {
+		return bi.Main.Version
+	}
+	return "devel"
+}
