@@ -2,6 +2,7 @@ package rlm
 
 import (
 	"context"
+	"errors"
 
 	"github.com/tierkit/tierkit/remotelog"
 )
@@ -37,5 +38,5 @@ func Recover(ctx context.Context, mm remotelog.MetadataManager, sm remotelog.Sto
 		return found, nil
 	}
 	_, err := DeleteSegments(ctx, mm, sm, found, o.DeleteOptions)
-	return found, err
+	return found, errors.Join(err, ctx.Err())
 }

@@ -20,7 +20,8 @@ if [ ! -d "$dir" ]; then
 	mkdir -p "$cache/tools"
 	partial=$(mktemp -d "$cache/tools/partial.XXXXXX")
 	trap 'rm -rf "$partial"' EXIT
-	GOBIN=$partial go install tool >&2
+	GOBIN=$partial go install tool >"$partial/log" 2>&1 || { cat "$partial/log" >&2; exit 1; }
+	rm "$partial/log"
 	mv "$partial" "$dir" 2>/dev/null || [ -d "$dir" ] # another run may have been faster
 fi
 printf '%s\n' "$dir"

@@ -21,8 +21,11 @@ type Negative struct {
 	ReadConfig map[string]string `json:"readConfig"`
 	Plugin     struct {
 		Log struct {
-			Outcome string `json:"outcome"` // "correct bytes", "error", "NO ERROR, WRONG BYTES"
-			Stage   string `json:"stage"`   // "open", "read"
+			Outcome          string `json:"outcome"`   // "correct bytes", "error", "NO ERROR, WRONG BYTES"
+			Stage            string `json:"stage"`     // "open", "read"
+			Exception        string `json:"exception"` // class names from the outermost to the root
+			BytesBeforeError int    `json:"bytesBeforeError"`
+			BytesReturned    int    `json:"bytesReturned"` // wrong ones
 		} `json:"log"`
 		Indexes map[string]string `json:"indexes"`
 	} `json:"plugin"`
