@@ -173,7 +173,7 @@ func checkStarts(t *testing.T, v *View, truth *golden.Truth, last, committed int
 }
 
 // checkTimestamps compares with Kafka's ListOffsets answers as far as they lie in what was taken.
-func checkTimestamps(t *testing.T, v *View, truth *golden.Truth, last int64) {
+func checkTimestamps(t testing.TB, v *View, truth *golden.Truth, last int64) {
 	t.Helper()
 	asked := truth.ListOffsets["read_uncommitted"].ByTimestamp
 	for _, q := range asked {
