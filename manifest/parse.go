@@ -21,6 +21,9 @@ func Parse(data []byte) (*Manifest, error) {
 	if err := p.m.check(); err != nil {
 		return nil, err
 	}
+	if p.m.Metadata == nil && p.m.MetadataProblem == "" {
+		p.m.MetadataProblem = "remoteLogSegmentMetadata is missing"
+	}
 	return p.m, nil
 }
 

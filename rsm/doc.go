@@ -20,6 +20,10 @@
 // Every buffer comes from one membudget.Budget. A copy reserves once; a load reserves two chunks and takes more only while
 // nobody waits for it; a stream holds nothing but its manifest between two Reads. [Needs] says what the budget must have.
 //
+// # Store index
+//
+// [StoreIndex] answers what is tiered from the manifests alone, for a store whose metadata are elsewhere or lost.
+//
 // # Errors
 //
 // Errors match the kinds of package remotelog, with the store's error in the chain: an absent segment is ErrNotFound, an index
