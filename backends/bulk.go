@@ -50,12 +50,12 @@ func (s *Store) deleteBulks(ctx context.Context, d BulkDeleter, keys []string) m
 		var bulk *BulkDeleteError
 		exact := errors.As(err, &bulk) && ctx.Err() == nil
 		for _, key := range part {
-			cause := err
+			why := err
 			if exact {
-				cause = bulk.Failed[s.prefix+key]
+				why = bulk.Failed[s.prefix+key]
 			}
-			if cause != nil {
-				failed[key] = s.deleteError(key, cause)
+			if why != nil {
+				failed[key] = s.deleteError(key, why)
 			}
 		}
 	}
@@ -107,5 +107,5 @@ func (s *Store) bulkError(ctx context.Context, failed map[string]error) error {
 			code, first = c, failed[key]
 		}
 	}
-	return r.coded(&Error{Code: code, Err: errors.Join(bulk, hide(first))})
+	return r.coded(&Error{Code: code, Err: errors.Join(bulk, first)})
 }

@@ -43,11 +43,19 @@ func (e *Error) Error() string {
 		b.Reset()
 		b.WriteString(s + ": ")
 	}
-	b.WriteString(e.Code.Error())
+	text := e.Code.Error()
 	if e.Err != nil && e.Err != error(e.Code) {
-		b.WriteString(": " + e.mask.text(e.Err.Error()))
+		why := e.mask.text(e.Err.Error())
+		if strings.HasPrefix(why, text) { // a driver's *Error that a join or a wrapping hides says it already
+			text = why
+		} else {
+			text += ": " + why
+		}
 	}
-	b.WriteString(e.details())
+	b.WriteString(text)
+	if d := e.details(); !strings.Contains(text, d) {
+		b.WriteString(d)
+	}
 	return strings.NewReplacer("\r\n", " ", "\n", "; ", "\r", " ").Replace(b.String())
 }
 
@@ -80,14 +88,20 @@ func (e *Error) Is(target error) bool { return target == error(e.Code) || e.Code
 // Temporary reports whether the same call may succeed later.
 func (e *Error) Temporary() bool { return e.Code.Temporary() }
 
-// CodeOf returns the Code of err: of the *Error or the Code in its chain, else Unknown. It is what a metric of errors counts; nil
+// coder is an *Error or a Code.
+type coder interface {
+	error
+	code() Code
+}
+
+func (e *Error) code() Code { return e.Code }
+func (c Code) code() Code   { return c }
+
+// CodeOf returns the Code of err: of the first *Error or Code in its chain, else Unknown. It is what a metric of errors counts; nil
 // and context errors are the caller's to tell apart.
 func CodeOf(err error) Code {
-	if e, ok := errors.AsType[*Error](err); ok {
-		return e.Code
-	}
-	if c, ok := errors.AsType[Code](err); ok {
-		return c
+	if c, ok := errors.AsType[coder](err); ok {
+		return c.code()
 	}
 	return Unknown
 }

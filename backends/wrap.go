@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 )
 
 // errStoreClosed is the cause with which Store.Close ends calls in flight.
@@ -20,25 +21,26 @@ type callerError struct {
 func (e *callerError) Error() string   { return e.text }
 func (e *callerError) Unwrap() []error { return e.errs }
 
-// hidden keeps an error's text and what errors.Is and errors.As find in it, but for *Error: so that exactly one *Error is in a chain.
-type hidden struct{ err error }
+// cause is the error below an *Error or a callerError. It keeps the text and what errors.Is and errors.As find, but for what the one *Error
+// on top alone may answer: *Error, Code, and io/fs.ErrNotExist. Otherwise a call that was denied while its clean-up found nothing
+// would pass for NotFound, and a missing bucket (ENOENT below InvalidArgument) for a missing object.
+type cause struct{ err error }
 
-func (h hidden) Error() string        { return h.err.Error() }
-func (h hidden) Is(target error) bool { return errors.Is(h.err, target) }
+func (c cause) Error() string { return c.err.Error() }
 
-func (h hidden) As(target any) bool {
-	if _, ok := target.(**Error); ok {
+func (c cause) Is(target error) bool {
+	if _, ok := target.(Code); ok || target == fs.ErrNotExist { //nolint:errorlint // the target itself
 		return false
 	}
-	return errors.As(h.err, target)
+	return errors.Is(c.err, target)
 }
 
-// hide wraps err unless there is nothing to hide.
-func hide(err error) error {
-	if _, ok := errors.AsType[*Error](err); ok {
-		return hidden{err}
+func (c cause) As(target any) bool {
+	switch target.(type) {
+	case **Error, *Code, *coder:
+		return false
 	}
-	return err
+	return errors.As(c.err, target)
 }
 
 // wrap is the one place where an error of a call gets its final form. caller is the context as it came in, ctx the call's own.
@@ -54,7 +56,7 @@ func (r *run) wrap(caller, ctx context.Context, err error) error {
 		err = &Error{Code: Closed, Err: errStoreClosed}
 	}
 	if r.bodyErr != nil && errors.Is(err, r.bodyErr) {
-		return r.callerError([]error{hide(err)})
+		return r.callerError([]error{cause{err}})
 	}
 	return r.coded(err)
 }
@@ -62,11 +64,11 @@ func (r *run) wrap(caller, ctx context.Context, err error) error {
 // contextErrors are the error of the context, its cause, and what the driver made of it (a failed clean-up may be joined to it).
 func contextErrors(caller context.Context, err error) []error {
 	errs := []error{caller.Err()}
-	if cause := context.Cause(caller); cause != nil && !errors.Is(caller.Err(), cause) {
-		errs = append(errs, cause)
+	if why := context.Cause(caller); why != nil && !errors.Is(caller.Err(), why) {
+		errs = append(errs, why)
 	}
 	if !errors.Is(caller.Err(), err) {
-		errs = append(errs, hide(err))
+		errs = append(errs, cause{err})
 	}
 	return errs
 }
@@ -79,14 +81,19 @@ func (r *run) callerError(errs []error) error {
 
 func (r *run) coded(err error) error {
 	out := Error{Code: codeFor(err), Err: err}
-	if e, ok := errors.AsType[*Error](err); ok {
-		out = *e
-		if error(e) != err {
-			out.Err = err
+	if c, ok := errors.AsType[coder](err); ok {
+		if e, ok := c.(*Error); ok { //nolint:errorlint // found by AsType
+			out = *e
+			if error(e) != err {
+				out.Err = err
+			}
 		}
 	}
+	if out.Err == error(out.Code) {
+		out.Err = nil
+	}
 	if out.Err != nil {
-		out.Err = hide(out.Err)
+		out.Err = cause{out.Err}
 	}
 	out.Op, out.Driver, out.Key, out.mask = r.op, r.s.props.Name, r.shown, r.s.mask
 	out.Attempts = max(out.Attempts, r.attempts)
