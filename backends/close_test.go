@@ -6,6 +6,7 @@ import (
 	"io"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -55,9 +56,12 @@ func TestClose_RefusesLaterCalls(t *testing.T) {
 
 func TestClose_EndsCallsInFlight(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
+		var inFlight atomic.Bool
+		inFlight.Store(true)
 		d := &mock{
 			stat: func(ctx context.Context, _ string) (backends.Info, error) {
 				<-ctx.Done()
+				inFlight.Store(false)
 				return backends.Info{}, ctx.Err()
 			},
 			get: func(_ context.Context, _ string, o backends.GetOptions) (*backends.Object, error) {
@@ -66,9 +70,8 @@ func TestClose_EndsCallsInFlight(t *testing.T) {
 				return obj, err
 			},
 		}
-		inFlight := true
 		d.close = func() error {
-			if inFlight {
+			if inFlight.Load() {
 				t.Error("the driver was closed while a call was in it")
 			}
 			return nil
@@ -84,7 +87,6 @@ func TestClose_EndsCallsInFlight(t *testing.T) {
 		errs := make(chan error, 2)
 		go func() {
 			_, err := s.Stat(t.Context(), "k")
-			inFlight = false
 			errs <- err
 		}()
 		go func() {
