@@ -96,6 +96,10 @@ type deletion struct {
 // one deletes a segment and reports whether to go on: one segment that cannot be deleted does not keep the others, but what fails for
 // all of them ends the run.
 func (d *deletion) one(ctx context.Context, md remotelog.SegmentMetadata) bool {
+	if err := ctx.Err(); err != nil {
+		d.errs = append(d.errs, err)
+		return false
+	}
 	start := d.o.now()
 	err := d.o.remove(ctx, d.mm, d.sm, md)
 	r := SegmentResult{Segment: md, Result: Deleted, Duration: d.o.now().Sub(start), Err: err}
@@ -108,5 +112,5 @@ func (d *deletion) one(ctx context.Context, md remotelog.SegmentMetadata) bool {
 		d.o.OnResult(r)
 	}
 	fatal := errors.Is(err, remotelog.ErrNotReady) || errors.Is(err, remotelog.ErrNotAssigned) || errors.Is(err, remotelog.ErrClosed)
-	return ctx.Err() == nil && !fatal
+	return !fatal
 }

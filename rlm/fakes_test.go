@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"iter"
+	"os"
 	"slices"
 	"sync"
 	"testing"
@@ -15,7 +16,19 @@ import (
 	"github.com/tierkit/tierkit/remotelog"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+// lockEnv makes the test binary a child process that holds a lock: see holdLock.
+const lockEnv = "RLM_TEST_HOLD_LOCK"
+
+func TestMain(m *testing.M) {
+	if path := os.Getenv(lockEnv); path != "" {
+		if err := holdLock(path); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		return
+	}
+	goleak.VerifyTestMain(m)
+}
 
 // fakeMeta is a MetadataManager in memory. before runs before each call that writes or looks up, after once a write was applied; an
 // error of before means that nothing happened, one of after that the caller does not learn what did.

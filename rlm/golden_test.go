@@ -2,6 +2,7 @@ package rlm
 
 import (
 	"bytes"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -307,5 +308,71 @@ func TestGolden_DataEqualsWhatTheBrokerHandedOver(t *testing.T) {
 	}
 	if compared < 200 {
 		t.Errorf("only %d files were compared", compared)
+	}
+}
+
+// brokerRecord is a line of rlmm/testdata/remote-log-metadata-*.jsonl as far as it is compared.
+type brokerRecord struct {
+	Decoded struct {
+		Type, Topic         string
+		Partition           int32
+		StartOffset         int64
+		EndOffset           int64
+		MaxTimestampMs      int64
+		SegmentSizeInBytes  int64
+		SegmentLeaderEpochs map[int32]int64
+		TxnIdxEmpty         *bool
+	} `json:"decoded"`
+}
+
+// The metadata of every closed golden segment is what the broker published for it.
+func TestGolden_MetadataEqualsWhatTheBrokerPublished(t *testing.T) {
+	published := map[string]brokerRecord{}
+	key := func(topic string, partition int32, start, end int64) string {
+		return fmt.Sprint(topic, partition, start, end)
+	}
+	for _, version := range []string{"3.9.2", "4.4.0"} {
+		b, err := os.ReadFile(filepath.Join("..", "rlmm", "testdata", "remote-log-metadata-"+version+".jsonl"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, line := range bytes.Split(bytes.TrimSpace(b), []byte("\n")) {
+			var r brokerRecord
+			if err := json.Unmarshal(line, &r); err != nil {
+				t.Fatal(err)
+			}
+			if d := r.Decoded; d.Type == "RemoteLogSegmentMetadata" {
+				published[key(d.Topic, d.Partition, d.StartOffset, d.EndOffset)] = r
+			}
+		}
+	}
+	compared := 0
+	for _, name := range golden.Partitions() {
+		dir, _ := load(t, name)
+		p, err := PlanPartition(t.Context(), dir, PlanOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, s := range p.Segments {
+			md, _, err := s.Prepare(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			r, ok := published[key(md.Topic, md.Partition, md.StartOffset, md.EndOffset)]
+			d := r.Decoded
+			if !ok || d.MaxTimestampMs != md.MaxTimestampMs || d.SegmentSizeInBytes != md.SizeBytes || d.TxnIdxEmpty != nil && *d.TxnIdxEmpty != md.TxnIndexEmpty ||
+				len(d.SegmentLeaderEpochs) != len(md.LeaderEpochs) {
+				t.Errorf("%s [%d, %d]: %+v, broker published (%v) %+v", name, md.StartOffset, md.EndOffset, md, ok, d)
+			}
+			for _, e := range md.LeaderEpochs {
+				if at, ok := d.SegmentLeaderEpochs[e.Epoch]; !ok || at != e.StartOffset {
+					t.Errorf("%s [%d, %d]: epochs %v, broker published %v", name, md.StartOffset, md.EndOffset, md.LeaderEpochs, d.SegmentLeaderEpochs)
+				}
+			}
+			compared++
+		}
+	}
+	if compared < 40 {
+		t.Errorf("only %d segments were compared", compared)
 	}
 }

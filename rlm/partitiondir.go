@@ -88,6 +88,10 @@ func loadLocalLog(dir string, tp remotelog.TopicIDPartition) (*localLog, error) 
 	}
 	slices.SortFunc(l.segments, func(a, b localFile) int { return int(min(1, max(-1, a.base-b.base))) })
 	slices.Sort(l.snapshots)
+	if len(epochs) == 0 && slices.ContainsFunc(l.segments, func(f localFile) bool { return f.size > 0 }) {
+		return nil, fmt.Errorf("%w: the %s of %s names no leader epoch: start the broker once, its recovery fills it", remotelog.ErrInvalidArgument,
+			leaderEpochFile, dir)
+	}
 	return l, nil
 }
 

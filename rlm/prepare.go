@@ -40,6 +40,10 @@ func (s *LocalSegment) prepare(ctx context.Context) (md remotelog.SegmentMetadat
 	if err := sc.run(ctx); err != nil {
 		return md, data, err
 	}
+	if n := times.Len(); n > 0 && times.Entry(n-1).Offset > s.EndOffset {
+		return md, data, s.damaged(".timeindex", fmt.Errorf("%w: its last entry is for offset %d, the segment ends at %d", remotelog.ErrCorrupt,
+			times.Entry(n-1).Offset, s.EndOffset))
+	}
 	if err := sc.checkAborted(aborted); err != nil {
 		return md, data, err
 	}
@@ -100,9 +104,6 @@ func (s *LocalSegment) timeIndex() (logfiles.TimeIndex, error) {
 		parse = logfiles.CutTimeIndex
 	}
 	x, err := parse(b, s.StartOffset)
-	if n := x.Len(); err == nil && n > 0 && x.Entry(n-1).Offset > s.EndOffset {
-		err = fmt.Errorf("%w: its last entry is for offset %d, the segment ends at %d", remotelog.ErrCorrupt, x.Entry(n-1).Offset, s.EndOffset)
-	}
 	return x, s.damaged(".timeindex", err)
 }
 

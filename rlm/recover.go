@@ -2,7 +2,6 @@ package rlm
 
 import (
 	"context"
-	"errors"
 
 	"github.com/tierkit/tierkit/remotelog"
 )
@@ -38,5 +37,5 @@ func Recover(ctx context.Context, mm remotelog.MetadataManager, sm remotelog.Sto
 		return found, nil
 	}
 	_, err := DeleteSegments(ctx, mm, sm, found, o.DeleteOptions)
-	return found, errors.Join(err, ctx.Err())
+	return found, err
 }

@@ -16,6 +16,7 @@ const (
 	magicOffset   = 16
 	crcOffset     = 17
 	crcDataOffset = 21 // the CRC covers everything from the attributes on
+	minLength     = 14 // LegacyRecord.RECORD_OVERHEAD_V0; less, as in a preallocated file's zeros, is no batch of any format
 )
 
 // ErrUnsupportedMagic: a batch of message format 0 or 1. It is also remotelog.ErrInvalidArgument.
@@ -68,6 +69,11 @@ type Header struct {
 // ParseHeader reads the header at the start of b, which may hold more or less than the batch. Less than a header is ErrTruncated, a
 // field that no batch can have remotelog.ErrCorrupt. The CRC is not checked: see [Check].
 func ParseHeader(b []byte) (Header, error) {
+	if len(b) >= LogOverhead {
+		if n := int32(binary.BigEndian.Uint32(b[8:])); n < minLength {
+			return Header{}, corrupt("length %d is below that of any batch", n)
+		}
+	}
 	if len(b) > magicOffset {
 		if err := checkMagic(int8(b[magicOffset])); err != nil {
 			return Header{}, err
