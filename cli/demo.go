@@ -16,7 +16,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/tierkit/tierkit/internal/demodata"
+	"github.com/tierkit/tierkit/internal/golden"
 	"github.com/tierkit/tierkit/remotelog"
 	"github.com/tierkit/tierkit/rlm"
 )
@@ -96,7 +96,7 @@ func (d *demo) title(format string, args ...any) error {
 // prepare lays out the log directory, the store, a key pair and the configuration.
 func (d *demo) prepare() error {
 	logs, store := filepath.Join(d.dir, "kafka-logs"), filepath.Join(d.dir, "store")
-	if err := demodata.Write(logs); err != nil {
+	if err := golden.CopyTree(logs, golden.Demo()); err != nil {
 		return err
 	}
 	if err := os.Mkdir(store, 0o755); err != nil {
@@ -123,7 +123,7 @@ func (d *demo) prepare() error {
 	if err := os.WriteFile(filepath.Join(d.dir, "tierkit.properties"), []byte(strings.Join(conf, "\n")+"\n"), 0o644); err != nil {
 		return err
 	}
-	if err := d.title("Three partitions of real Kafka brokers, and a configuration"); err != nil {
+	if err := d.title("Four partitions of real Kafka brokers, and a configuration"); err != nil {
 		return err
 	}
 	dirs, err := rlm.FindPartitions(logs)
@@ -329,8 +329,15 @@ func (d *demo) remove(ctx context.Context) error {
 	if err := d.title("tierkit delete --all: in two phases, nothing is left in the store"); err != nil {
 		return err
 	}
-	for _, t := range []target{{topic: "orders"}, {topic: "orders", partition: 2}, {topic: "payments"}} {
-		if err := d.app.delete(ctx, &deleteFlags{target: t, all: true}); err != nil {
+	for _, t := range []target{{topic: "orders"}, {topic: "orders", partition: 3}, {topic: "payments"}, {topic: "invoices"}} {
+		var buf bytes.Buffer
+		quiet := *d.app
+		quiet.Out = &buf
+		if err := quiet.delete(ctx, &deleteFlags{target: t, all: true}); err != nil {
+			return err
+		}
+		lines := strings.Split(strings.TrimSpace(buf.String()), "\n")
+		if err := d.app.printf("   %s-%-3d %s\n", t.topic, t.partition, lines[len(lines)-1]); err != nil {
 			return err
 		}
 	}
@@ -357,7 +364,7 @@ func (d *demo) next() error {
 		return d.app.printf(`
 Everything is in %[1]s. Next:
    tierkit ls      --config %[1]s/tierkit.properties
-   tierkit read    --config %[1]s/tierkit.properties --topic orders --partition 2 --offset 100 --max 5 --format json
+   tierkit read    --config %[1]s/tierkit.properties --topic orders --partition 3 --offset 100 --max 5 --format json
    tierkit inspect --chunks %[1]s/store/*/0/*.rsm-manifest
    tierkit delete  --config %[1]s/tierkit.properties --topic payments --partition 0 --all
 `, d.dir)
