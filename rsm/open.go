@@ -69,7 +69,7 @@ func (s *Setup) Open(ctx context.Context) (*Manager, error) {
 	if keys == nil {
 		var err error
 		if keys, err = c.keyRing(); err != nil {
-			return nil, err
+			return nil, settings.Missing(o.Prefix+keyPairs, "%v", err)
 		}
 	}
 	so := backends.Options{
