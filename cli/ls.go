@@ -65,6 +65,15 @@ func (a *app) ls(ctx context.Context, t *target, fromStore bool) (err error) {
 // list returns the segments of a partition.
 func (s *session) list(ctx context.Context, tp remotelog.TopicIDPartition) ([]segmentRow, error) {
 	var rows []segmentRow
+	if s.index != nil {
+		for st, err := range s.index.Stored(ctx, tp) {
+			if err != nil {
+				return nil, err
+			}
+			rows = append(rows, segmentRow{md: st.SegmentMetadata, state: inStore, stored: &st.StoredBytes, objectKey: st.Key})
+		}
+		return rows, nil
+	}
 	for md, err := range s.reader.Segments(ctx, tp) {
 		if err != nil {
 			return nil, err
@@ -80,8 +89,10 @@ type segmentRow struct {
 	state     string
 	stored    *int64 // bytes in the store; nil: not known
 	objectKey string // without suffix
-	noTxnFlag bool   // the manifest does not say whether the transaction index is empty
 }
+
+// inStore is the state of a segment that is known from its manifest alone.
+const inStore = "IN_STORE"
 
 // metadataRow is a segment as the metadata have it.
 func metadataRow(md remotelog.SegmentMetadata, keyPrefix string) segmentRow {
@@ -116,7 +127,7 @@ type segmentJSON struct {
 	LeaderEpochs     epochMap `json:"segmentLeaderEpochs"`
 	BrokerID         int32    `json:"brokerId"`
 	EventTimestampMs int64    `json:"eventTimestampMs"`
-	TxnIndexEmpty    *bool    `json:"txnIdxEmpty"`
+	TxnIndexEmpty    bool     `json:"txnIdxEmpty"`
 	CustomMetadata   *[]byte  `json:"customMetadata"` // base64; null: none
 	StoredBytes      *int64   `json:"storedBytes"`
 	ObjectKey        string   `json:"objectKey"`
@@ -128,10 +139,7 @@ func (r *segmentRow) json() segmentJSON {
 		Topic: md.Topic, TopicID: md.TopicID.String(), Partition: md.Partition, SegmentID: md.ID.String(), State: r.state,
 		StartOffset: md.StartOffset, EndOffset: md.EndOffset, MaxTimestampMs: md.MaxTimestampMs, SizeBytes: md.SizeBytes,
 		LeaderEpochs: md.LeaderEpochs, BrokerID: md.BrokerID, EventTimestampMs: md.EventTimestampMs,
-		StoredBytes: r.stored, ObjectKey: r.objectKey,
-	}
-	if !r.noTxnFlag {
-		j.TxnIndexEmpty = &md.TxnIndexEmpty
+		TxnIndexEmpty: md.TxnIndexEmpty, StoredBytes: r.stored, ObjectKey: r.objectKey,
 	}
 	if md.CustomMetadata != nil {
 		b := []byte(md.CustomMetadata)

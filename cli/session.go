@@ -28,7 +28,8 @@ type session struct {
 	store    *backends.Store          // of segments
 	meta     *rlmm.Manager            // of the metadata log
 	ownLog   bool                     // no other process writes the log
-	reader   remotelog.MetadataReader // meta, or the store's index
+	reader   remotelog.MetadataReader // meta, or index
+	index    *rsm.StoreIndex          // with --from-store
 
 	log     rlmm.Log
 	metaLog props.MetadataLog
@@ -128,7 +129,9 @@ func (s *session) finish(ctx context.Context, steps ...func(context.Context) err
 }
 
 func (s *session) openIndex() error {
-	return usagef("--from-store: later")
+	s.index = s.segments.StoreIndex(rsm.StoreIndexOptions{Now: s.app.Now})
+	s.reader = s.index
+	return nil
 }
 
 // openMetadata opens the log and a manager over it that follows every partition, and waits until it has read the log.

@@ -136,13 +136,13 @@ func (c *Config) parseKeys(v *settings.Values, prefix string) (errs []error) {
 		return errs
 	}
 	if len(ids) == 0 {
-		errs = append(errs, settings.Missing(prefix+keyPairs, "is required when %s=true", keyEncryption))
+		errs = append(errs, settings.Missing(prefix+keyPairs, "is required when %s%s=true", prefix, keyEncryption))
 	}
 	switch {
 	case c.ActiveKey == "":
-		errs = append(errs, settings.Missing(prefix+keyActivePair, "is required when %s=true", keyEncryption))
+		errs = append(errs, settings.Missing(prefix+keyActivePair, "is required when %s%s=true", prefix, keyEncryption))
 	case len(ids) > 0 && !slices.Contains(ids, c.ActiveKey):
-		errs = append(errs, settings.Problemf(prefix+keyActivePair, c.ActiveKey, "is not one of %s (%s)", keyPairs, strings.Join(ids, ", ")))
+		errs = append(errs, settings.Problemf(prefix+keyActivePair, c.ActiveKey, "is not one of %s%s (%s)", prefix, keyPairs, strings.Join(ids, ", ")))
 	}
 	for _, id := range append(v.IDs(keyPublicFile), v.IDs(keyPrivateFile)...) {
 		if !slices.Contains(ids, id) {
