@@ -53,7 +53,7 @@ func newEpochState(epoch int32) *epochState {
 				return math.MinInt64
 			}
 			_, last, _ := s.within(epoch)
-			return last
+			return min(last, s.end)
 		}},
 		refs: tree{tie: byKeyAlone},
 	}
@@ -195,7 +195,8 @@ func (c *cache) keepAll() *node {
 }
 
 // lookup returns the finished segment that holds offset in the epoch: Kafka's answer; where that is none, the finished segment
-// that contains the offset between its first and last offset in the epoch, with the greatest start offset.
+// that contains the offset between its first and last offset in the epoch, with the greatest start offset. (A foreign record
+// may give an epoch offsets that the segment does not have; those it does not contain.)
 func (v epochView) lookup(offset int64) *segment {
 	if it, ok := v.refs.floor(offset); ok {
 		if _, last, _ := it.seg.within(v.epoch); offset <= last {
@@ -204,7 +205,7 @@ func (v epochView) lookup(offset int64) *segment {
 	}
 	return v.list.covering(offset, func(s *segment) bool {
 		first, last, _ := s.within(v.epoch)
-		return s.state == remotelog.CopySegmentFinished && first <= offset && offset <= last
+		return s.state == remotelog.CopySegmentFinished && first <= offset && offset <= min(last, s.end)
 	})
 }
 
@@ -230,7 +231,7 @@ func (v epochView) segments() iter.Seq[*segment] {
 		var run []*segment // those with equal starts; almost always one
 		flush := func() bool {
 			if len(run) > 1 {
-				slices.SortFunc(run, v.answersFirst)
+				v.answersFirst(run)
 			}
 			for _, s := range run {
 				if !yield(s) {
@@ -253,14 +254,22 @@ func (v epochView) segments() iter.Seq[*segment] {
 	}
 }
 
-// answersFirst orders segments with equal starts: the one that lookup answers from, then the greater end offset, then the id.
-func (v epochView) answersFirst(a, b *segment) int {
-	referenced := func(s *segment) int {
+// answersFirst sorts segments with equal starts: the one that lookup answers from, then the greater end offset, then the id.
+func (v epochView) answersFirst(run []*segment) {
+	referenced := func(s *segment) bool {
 		first, _, _ := s.within(v.epoch)
-		if it, ok := v.refs.floor(first); ok && it.key == first && it.seg.id == s.id {
-			return 0
-		}
-		return 1
+		it, ok := v.refs.floor(first)
+		return ok && it.key == first && it.seg.id == s.id
 	}
-	return cmp.Or(referenced(a)-referenced(b), cmp.Compare(b.end, a.end), a.id.Compare(b.id))
+	finished := func(s *segment) bool { return s.state == remotelog.CopySegmentFinished }
+	slices.SortFunc(run, func(a, b *segment) int { return cmp.Or(cmp.Compare(b.end, a.end), a.id.Compare(b.id)) })
+	first := slices.IndexFunc(run, referenced)
+	if first < 0 {
+		first = slices.IndexFunc(run, finished) // lookup falls back to the longest
+	}
+	if first > 0 {
+		s := run[first]
+		copy(run[1:first+1], run[:first])
+		run[0] = s
+	}
 }
