@@ -52,8 +52,7 @@ func newEpochState(epoch int32) *epochState {
 			if s.state != remotelog.CopySegmentFinished {
 				return math.MinInt64
 			}
-			_, last, _ := s.within(epoch)
-			return min(last, s.end)
+			return min(s.lastOf(epoch), s.end)
 		}},
 		refs: tree{tie: byKeyAlone},
 	}
@@ -199,7 +198,7 @@ func (c *cache) keepAll() *node {
 // may give an epoch offsets that the segment does not have; those it does not contain.)
 func (v epochView) lookup(offset int64) *segment {
 	if it, ok := v.refs.floor(offset); ok {
-		if _, last, _ := it.seg.within(v.epoch); offset <= last {
+		if offset <= it.seg.lastOf(v.epoch) {
 			return it.seg
 		}
 	}
@@ -210,19 +209,19 @@ func (v epochView) lookup(offset int64) *segment {
 }
 
 // nextWithTxnIndex follows the chain of segments from offset on, at most steps of them, to the first one that may have a
-// transaction index. done is false if it was not reached.
-func (v epochView) nextWithTxnIndex(offset int64, steps int) (s *segment, done bool) {
+// transaction index. done is false if it was not reached; then next is where to go on.
+func (v epochView) nextWithTxnIndex(offset int64, steps int) (s *segment, next int64, done bool) {
 	for range steps {
 		s = v.lookup(offset)
 		if s == nil || !s.txnEmpty {
-			return s, true
+			return s, 0, true
 		}
 		if s.end < offset || s.end == math.MaxInt64 {
-			return nil, true // the first: a foreign record whose epochs reach behind its end
+			return nil, 0, true // the first: a foreign record whose epochs reach behind its end
 		}
 		offset = s.end + 1
 	}
-	return nil, false
+	return nil, offset, false
 }
 
 // segments yields the segments of the epoch in the order of MetadataReader.SegmentsOfEpoch.

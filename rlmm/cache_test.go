@@ -295,7 +295,7 @@ func TestScenario33_NextSegmentWithTxnIndex(t *testing.T) {
 		at    int64
 		want  int // -1: none
 	}{{0, 0, 2}, {0, 50, 2}, {0, 100, 2}, {0, 199, 2}, {0, 200, 2}, {0, 299, 2}, {0, 300, -1}, {1, 300, 3}, {1, 299, -1}} {
-		got, done := c.epoch(q.epoch).nextWithTxnIndex(q.at, 100)
+		got, _, done := c.epoch(q.epoch).nextWithTxnIndex(q.at, 100)
 		if !done || (got != nil) != (q.want >= 0) || got != nil && got.id != segs[q.want].ID {
 			t.Errorf("epoch %d from %d: %+v, %v, want T%d", q.epoch, q.at, got, done, q.want)
 		}
@@ -309,7 +309,7 @@ func TestScenario34_NextSegmentWithTxnIndexStopsAtAGap(t *testing.T) {
 	c.play(t, a, stS, stF)
 	c.play(t, b, stS, stF)
 	wantLookup(t, c, 0, 120, nil)
-	if got, done := c.epoch(0).nextWithTxnIndex(0, 100); got != nil || !done {
+	if got, _, done := c.epoch(0).nextWithTxnIndex(0, 100); got != nil || !done {
 		t.Errorf("next from 0: %+v, %v, want none", got, done)
 	}
 }
@@ -324,7 +324,7 @@ func TestCache_NextSegmentWithTxnIndexEndsOnContradictingRecords(t *testing.T) {
 	b.TxnIndexEmpty = true
 	c.play(t, b, stS, stF)
 	for epoch, at := range map[int32]int64{0: 500, 2: 30} {
-		if got, done := c.epoch(epoch).nextWithTxnIndex(at, 1000); got != nil || !done {
+		if got, _, done := c.epoch(epoch).nextWithTxnIndex(at, 1000); got != nil || !done {
 			t.Errorf("epoch %d: %+v, %v, want none", epoch, got, done)
 		}
 	}

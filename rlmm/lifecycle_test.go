@@ -116,3 +116,21 @@ func TestScenario55_LookupReturnsTheRecordWithTheUpdateApplied(t *testing.T) {
 		t.Errorf("-want +got:\n%s", d)
 	}
 }
+
+func TestScenario33_ALongChainOfEmptyTransactionIndexes(t *testing.T) {
+	m, tp := lifecycle(t)
+	var last remotelog.SegmentMetadata
+	for i := range 201 {
+		last = seg(tp, i, int64(10*i), int64(10*i+9), 0, int64(10*i))
+		last.TxnIndexEmpty = i < 200
+		mustAdd(t, m, last, finished)
+	}
+	got, ok, err := m.NextSegmentWithTxnIndex(t.Context(), tp, 0, 5)
+	if err != nil || !ok || got.ID != last.ID {
+		t.Errorf("next = [%d-%d], %v, %v, want [%d-%d]", got.StartOffset, got.EndOffset, ok, err, last.StartOffset, last.EndOffset)
+	}
+	mustUpdate(t, m, last, delStarted)
+	if got, ok, err := m.NextSegmentWithTxnIndex(t.Context(), tp, 0, 5); ok || err != nil {
+		t.Errorf("next = [%d-%d], %v, want none", got.StartOffset, got.EndOffset, err)
+	}
+}

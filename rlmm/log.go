@@ -121,7 +121,10 @@ type Log interface {
 	// of ctx (append-cancelled). Append MUST take events of 1 to MaxEventBytes bytes; larger ones MAY be, and empty ones MUST
 	// be, remotelog.ErrInvalidArgument (invalid-arguments). The slice is the caller's again when Append returns: a Log that
 	// still needs it copies it (append-copies). Events that one goroutine appends one after the other MUST be in that order
-	// (in-order).
+	// (in-order). That includes events in doubt: one whose Append returned ErrOutcomeUnknown MUST NOT become part of the log
+	// behind an event whose Append began afterwards and returned nil. The manager relies on it to find out that an event never
+	// landed; a Log that cannot keep it (a producer that begins a new session while old requests are on the wire) fails the
+	// later Append.
 	Append(ctx context.Context, p int32, event []byte) (Position, error)
 
 	// Bounds asks for the bounds of the partitions now. An answer MUST count every event whose Append returned nil before

@@ -104,20 +104,18 @@ func (m *Manager) NextSegmentWithTxnIndex(ctx context.Context, tp remotelog.Topi
 	if err != nil {
 		return remotelog.SegmentMetadata{}, false, err
 	}
-	s, done := u.cache.epoch(epoch).nextWithTxnIndex(offset, chainUnderLock)
+	s, next, done := u.cache.epoch(epoch).nextWithTxnIndex(offset, chainUnderLock)
 	var v epochView
 	if !done {
 		v = u.cache.keepEpoch(epoch)
 	}
 	u.mu.RUnlock()
 	for !done {
-		// A long chain: go on without the lock, in what the epoch was at that moment.
+		// A long chain: go on without the lock, in what the epoch is at this moment.
 		if err := ctx.Err(); err != nil {
 			return remotelog.SegmentMetadata{}, false, err
 		}
-		if s, done = v.nextWithTxnIndex(offset, chainUnderLock); !done {
-			offset = s.end + 1
-		}
+		s, next, done = v.nextWithTxnIndex(next, chainUnderLock)
 	}
 	if s == nil {
 		return remotelog.SegmentMetadata{}, false, nil

@@ -14,14 +14,15 @@ import (
 type write struct {
 	id    remotelog.SegmentID // ID is zero: the partition itself, which excludes writes for all its segments
 	event []byte
-	n     uint64 // writes that began later have a greater number
+	n     uint64 // writes that begin later have a greater number
 
 	left chan struct{} // closed when the call that began it has returned
 	done chan struct{} // closed when the outcome is known
 
-	end    int64 // offset behind the event once the log said so, else 0
-	doubt  bool  // the call has left without knowing the outcome
-	passed int64 // if not 0: once read to here without the event, it is not and will never be part of the log
+	end    int64  // offset behind the event once the log said so, else 0
+	doubt  bool   // the call has left without knowing the outcome
+	upTo   uint64 // with doubt: the last write that began before
+	passed int64  // if not 0: once read to here without the event, it is not and will never be part of the log
 	seen   []cameBack
 
 	result error
@@ -114,9 +115,9 @@ func (mp *metaPartition) appended(w *write, end int64, err error) {
 				mp.resolve(w, s.result)
 			}
 		}
-		// In the order of one producer a write that began before this one is in the log before it, or never.
+		// A write that was in doubt already when this one began is in the log before it, or never: see Log.Append.
 		for _, other := range mp.writes {
-			if other.doubt && other.passed == 0 && other.n < w.n {
+			if other.doubt && other.passed == 0 && w.n > other.upTo {
 				other.passed = end
 			}
 		}
@@ -133,7 +134,7 @@ func (mp *metaPartition) appended(w *write, end int64, err error) {
 }
 
 func (mp *metaPartition) leaveInDoubt(w *write) {
-	w.doubt, w.passed = true, w.end
+	w.doubt, w.upTo, w.passed = true, mp.writeN, w.end
 	mp.doubts++
 }
 
