@@ -104,7 +104,7 @@ func TestOpen_Modes(t *testing.T) {
 	}
 }
 
-// TestFollower_AnyPosition: from each of 3,000 offsets in groups of all sizes, over several index entries, in bounded batches.
+// TestFollower_AnyPosition: from hundreds of the offsets of groups of all sizes, over several index entries, in bounded batches.
 func TestFollower_AnyPosition(t *testing.T) {
 	h, _ := example()
 	b := h.marshal()
@@ -129,9 +129,9 @@ func TestFollower_AnyPosition(t *testing.T) {
 		t.Fatalf("%d index entries: the test tests nothing", n)
 	}
 	end := int64(len(values))
-	for offset := range end {
+	for offset := int64(0); offset < end; offset += 7 {
 		f := l.Follow(map[int32]rlmm.Position{0: {Offset: offset, Epoch: -1}})
-		for at, full := offset, offset%500 == 0; at == offset || (full && at < end); {
+		for at, full := offset, offset%210 == 0; at == offset || (full && at < end); {
 			batch, err := f.Next(t.Context())
 			if err != nil {
 				t.Fatal(err)

@@ -175,12 +175,19 @@ var mutants = []struct {
 			b.Events = slices.Delete(b.Events, 77, 78)
 		}
 	})}},
-	{"two events change places", []string{"in-order", "slow-reader"}, mutant{next: edit(func(b *rlmm.Batch) {
+	{"an offset is given twice", []string{"in-order", "slow-reader"}, mutant{next: edit(func(b *rlmm.Batch) {
+		for i := range b.Events {
+			if b.Events[i].Offset == 7 {
+				b.Events[i].Offset = 6
+			}
+		}
+	})}},
+	{"two events change places", []string{"slow-reader"}, mutant{next: edit(func(b *rlmm.Batch) {
 		if n := len(b.Events); n > 1 {
 			b.Events[0], b.Events[n-1] = b.Events[n-1], b.Events[0]
 		}
 	})}},
-	{"every batch comes twice", []string{"append-visible", "in-order"}, mutant{next: func(f *mutantFollower, ctx context.Context) (b rlmm.Batch, err error) {
+	{"every batch comes twice", []string{"append-visible"}, mutant{next: func(f *mutantFollower, ctx context.Context) (b rlmm.Batch, err error) {
 		if b, f.kept = f.kept, b; len(b.Next) > 0 {
 			return b, nil
 		}
@@ -318,29 +325,44 @@ func harness(m mutant) logtest.Harness {
 	}
 }
 
-// stall makes appends hang as those of a client that has already sent the event.
-func stall(l *memlogtest.Log) func() {
-	gate := make(chan struct{})
-	var sent sync.WaitGroup
-	l.OnAppend(func(ctx context.Context, _ int32, _ []byte, land func() (rlmm.Position, error)) (rlmm.Position, error) {
-		landed := make(chan rlmm.Position, 1)
-		sent.Go(func() {
+// stall makes appends hang as those of a client that has already sent the event. When release returns, all have landed.
+func stall(l *memlogtest.Log) (release func()) {
+	var mu sync.Mutex
+	var landed []chan struct{}
+	gate, released := make(chan struct{}), false
+	hang := func(ctx context.Context, _ int32, _ []byte, land func() (rlmm.Position, error)) (rlmm.Position, error) {
+		mu.Lock()
+		if released {
+			mu.Unlock()
+			return land()
+		}
+		var pos rlmm.Position
+		var err error
+		done := make(chan struct{})
+		landed = append(landed, done)
+		mu.Unlock()
+		go func() {
+			defer close(done)
 			<-gate
-			if pos, err := land(); err == nil {
-				landed <- pos
-			}
-		})
+			pos, err = land()
+		}()
 		select {
-		case pos := <-landed:
-			return pos, nil
+		case <-done:
+			return pos, err
 		case <-ctx.Done():
 			return rlmm.Position{}, fmt.Errorf("%w: %w", remotelog.ErrOutcomeUnknown, ctx.Err())
 		}
-	})
+	}
+	l.OnAppend(hang)
 	return func() {
-		l.OnAppend(nil)
+		mu.Lock()
+		released = true
+		mu.Unlock()
 		close(gate)
-		sent.Wait()
+		for _, done := range landed {
+			<-done
+		}
+		l.OnAppend(nil)
 	}
 }
 
