@@ -13,9 +13,10 @@ import (
 const (
 	// DefaultLevel is the zstd level that Aiven's plug-in uses (zstd-jni's default).
 	DefaultLevel = 3
-	// MinLevel and MaxLevel bound what CodecOptions.Level may be. The Go encoder has four speeds; levels in between are the
-	// nearest of them: 1-2, 3-5, 6-9, 10-22.
+	// MinLevel is the least that CodecOptions.Level may be. The Go encoder has four speeds; levels in between are the nearest of
+	// them: 1-2, 3-5, 6-9, 10-22.
 	MinLevel = 1
+	// MaxLevel is the most that CodecOptions.Level may be.
 	MaxLevel = 22
 )
 

@@ -375,6 +375,7 @@ func boolOf(t token) (bool, error) {
 		case "false", "False", "FALSE":
 			return false, nil
 		}
+	default:
 	}
 	return false, fmt.Errorf("%v is no boolean", t)
 }

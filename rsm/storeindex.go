@@ -79,7 +79,9 @@ func (m *Manager) StoreIndex(o StoreIndexOptions) *StoreIndex {
 		o.Now = time.Now //nolint:forbidigo // the one place where a clock is chosen if the caller has none
 	}
 	if o.OnNotice == nil {
-		o.OnNotice = func(n StoreNotice) { m.log.Warn(n.Text, "key", n.Key) }
+		o.OnNotice = func(n StoreNotice) {
+			m.log.Warn("something in the store is passed over", "key", n.Key, "reason", n.Text)
+		}
 	}
 	return &StoreIndex{m: m, o: o, loading: make(chan struct{}, 1), views: map[remotelog.TopicIDPartition]*storeView{}}
 }

@@ -214,7 +214,7 @@ func (m *Manager) tryManifest(ctx context.Context, key string, n int64) (_ *mani
 	if err != nil {
 		return nil, 0, err
 	}
-	defer obj.Body.Close() // read only
+	defer func() { _ = obj.Body.Close() }() // read only
 	if obj.Length > manifest.MaxBytes {
 		return nil, 0, tooLarge(key, obj.Length)
 	}

@@ -84,7 +84,7 @@ func (x *StoreIndex) epochIndex(ctx context.Context, md remotelog.SegmentMetadat
 	if err != nil {
 		return nil, err
 	}
-	defer r.Close() // read only
+	defer func() { _ = r.Close() }() // read only
 	b, err := io.ReadAll(r)
 	if err != nil {
 		return nil, err
