@@ -49,6 +49,7 @@ type Encoder struct {
 	cur     *slot      // being read
 	off     int        // in cur.out
 	stored  int64      // bytes handed to the reader
+	emitted int64      // chunks handed to it whole
 
 	sizes []int32  // per chunk; written by its worker before the slot is ready
 	crcs  []uint32 // the same
@@ -152,6 +153,7 @@ func (e *Encoder) await() error {
 // drained takes back a slot that the reader has emptied. A grown one lets go of its bytes and asks for them again, so that
 // whoever waits for the budget gets them first.
 func (e *Encoder) drained(s *slot) {
+	e.emitted++
 	if s.extra {
 		e.o.Memory.Return(s.buf)
 		s.buf = nil
@@ -182,10 +184,19 @@ func (e *Encoder) grown(n int) []byte {
 	return b
 }
 
-// Result describes what was read: the stored size and the CRC32C of each chunk, and their total. It is complete once Read
-// has returned io.EOF. The slices are the caller's.
-func (e *Encoder) Result() (sizes []int32, crcs []uint32, storedBytes int64) {
-	return e.sizes, e.crcs, e.stored
+// Result describes what was read: the stored size and the CRC32C of each chunk, and their total. It fails if not everything was
+// read, or the source turned out not to end where it should. The slices are the caller's.
+func (e *Encoder) Result() (sizes []int32, crcs []uint32, storedBytes int64, err error) {
+	e.reading.Lock()
+	defer e.reading.Unlock()
+	if e.emitted < e.count {
+		return nil, nil, e.stored, fmt.Errorf("chunking: %d of %d stored chunks were read to their end", e.emitted, e.count)
+	}
+	// Whoever knows the size need not have read up to io.EOF.
+	if err := e.await(); !errors.Is(err, io.EOF) {
+		return nil, nil, e.stored, err
+	}
+	return e.sizes, e.crcs, e.stored, nil
 }
 
 // Close stops the workers, waits for them, and gives every buffer back to the reservation. It is idempotent.

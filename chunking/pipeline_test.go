@@ -146,7 +146,10 @@ func TestPipelines_AnyRangeOfChunksComesBack(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		sizes, crcs, n := e.Result()
+		sizes, crcs, n, err := e.Result()
+		if err != nil {
+			t.Fatal(err)
+		}
 		if err := e.Close(); err != nil || n != int64(len(stored)) || o.Memory.Size() != least || o.Memory.Unused() != least {
 			t.Fatalf("%v; %d stored bytes, result says %d; reservation %d/%d, want %d", err, len(stored), n, o.Memory.Size(), o.Memory.Unused(), least)
 		}
@@ -303,6 +306,9 @@ func TestEncoder_FailuresLeaveNothingBehind(t *testing.T) {
 			if _, again := e.Read(make([]byte, 1)); again == nil || errors.Is(again, io.EOF) {
 				t.Errorf("%s: Read after the failure: %v, want the failure again", name, again)
 			}
+			if _, _, _, err := e.Result(); err == nil {
+				t.Errorf("%s: Result after the failure is no error", name)
+			}
 			if e.Close() != nil || e.Close() != nil {
 				t.Errorf("%s: Close is not idempotent", name)
 			}
@@ -351,7 +357,7 @@ func TestDecode_DamageEndsItAtTheChunk(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	sizes, crcs, _ := e.Result()
+	sizes, crcs, _, _ := e.Result()
 	_ = e.Close()
 	x := index(t, o, sizes)
 	const bad = 7
@@ -408,7 +414,7 @@ func TestDecode_CancelledWhileItWaitsForACodec(t *testing.T) {
 		t.Fatal(err)
 	}
 	stored, _ := io.ReadAll(e)
-	sizes, _, _ := e.Result()
+	sizes, _, _, _ := e.Result()
 	_ = e.Close()
 	for range r.codecs.Pairs() {
 		c, err := r.codecs.Acquire(t.Context())
@@ -454,7 +460,7 @@ func TestPipelines_AllocateNothingPerChunk(t *testing.T) {
 			if _, err := stored.ReadFrom(e); err != nil {
 				t.Fatal(err)
 			}
-			sizes, _, _ = e.Result()
+			sizes, _, _, _ = e.Result()
 			_ = e.Close()
 			o.Memory.Release()
 		})

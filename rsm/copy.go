@@ -159,7 +159,7 @@ func (c *copying) store(ctx context.Context) (remotelog.CustomMetadata, error) {
 		clean, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanupTimeout)
 		defer cancel()
 		if cerr := c.m.remove(clean, c.at, ""); cerr != nil {
-			err = errors.Join(err, fmt.Errorf("and what was stored could not be removed, delete the segment again: %w", cerr))
+			err = fmt.Errorf("%w; and what was stored could not be removed, delete the segment again: %w", err, cerr)
 		}
 		return nil, err
 	}

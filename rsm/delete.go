@@ -64,11 +64,11 @@ func (m *Manager) removeKeys(ctx context.Context, at []stem, suffixes ...manifes
 	}
 	err := m.store.DeleteMany(ctx, keys)
 	if bulk, ok := errors.AsType[*backends.BulkDeleteError](err); ok {
-		var errs []error
-		for _, key := range keys {
-			errs = append(errs, bulk.Failed[key])
+		for _, key := range keys { // the first says enough: they are objects of one segment in one store
+			if err := bulk.Failed[key]; err != nil {
+				return fmt.Errorf("%d of %d objects were not deleted: %w", len(bulk.Failed), len(keys), err)
+			}
 		}
-		return errors.Join(errs...)
 	}
 	return err
 }

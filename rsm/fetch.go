@@ -124,6 +124,8 @@ func (s *logStream) chunk() (*chunkHandle, int, error) {
 		last = max(n, min(last, x.Chunks()-1))
 		if n != s.at {
 			s.move(n, last)
+		} else if h := s.r.m.chunks.cache.Peek(s.stands); h != nil {
+			return h, n, nil // the usual case, and the cheap one: a hit is counted once for each chunk that a stream comes to
 		}
 		h, err := s.r.m.chunks.get(s.ctx, s, n, min(last, n+s.window-1))
 		if err == nil {

@@ -19,8 +19,8 @@ import (
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
 // put stores one object with memory split off the copy's, and sees that the store has as many bytes of it as were sent. sent tells how
-// many, once the body was read.
-func (c *copying) put(ctx context.Context, s manifest.Suffix, body io.Reader, o backends.PutOptions, sent func() int64) error {
+// many they were and whether they were all, once the body was read.
+func (c *copying) put(ctx context.Context, s manifest.Suffix, body io.Reader, o backends.PutOptions, sent func() (int64, error)) error {
 	key := c.at.configured.key(s)
 	least, _ := c.m.store.PutMemory(o.Size)
 	if o.Memory = c.memory.Split(least); o.Memory == nil {
@@ -31,7 +31,10 @@ func (c *copying) put(ctx context.Context, s manifest.Suffix, body io.Reader, o 
 	if err != nil {
 		return err
 	}
-	want := sent()
+	want, err := sent()
+	if err != nil {
+		return fmt.Errorf("%w: store %s: the store calls it done before it has everything: %w", remotelog.ErrCorrupt, s, err)
+	}
 	if info.Size == want && s != manifest.ManifestSuffix {
 		// What a store says about its own Put may be no more than what it was told; the manifest that follows promises the size.
 		switch there, serr := c.m.store.Stat(ctx, key); {
@@ -65,14 +68,17 @@ func (c *copying) putLog(ctx context.Context) error {
 		return err
 	}
 	defer enc.Close() // never fails; it waits for the workers
-	err = c.put(ctx, manifest.LogSuffix, enc, backends.PutOptions{Size: c.logSize()}, func() int64 {
-		_, _, n := enc.Result()
-		return n
+	err = c.put(ctx, manifest.LogSuffix, enc, backends.PutOptions{Size: c.logSize()}, func() (int64, error) {
+		_, _, n, err := enc.Result()
+		return n, err
 	})
 	if err != nil {
 		return err
 	}
-	sizes, crcs, stored := enc.Result()
+	sizes, crcs, stored, err := enc.Result()
+	if err != nil {
+		return err
+	}
 	m := &c.man
 	if o.Codecs != nil {
 		m.Compression = true
@@ -104,11 +110,14 @@ func (c *copying) putIndexes(ctx context.Context) error {
 		defer c.memory.Return(b.buf)
 	}
 	size := c.src.storedIndexes(c.key != nil)
-	if err := c.put(ctx, manifest.IndexesSuffix, b, backends.PutOptions{Size: size}, func() int64 { return b.sent }); err != nil {
+	err := c.put(ctx, manifest.IndexesSuffix, b, backends.PutOptions{Size: size}, func() (int64, error) {
+		if b.sent != size {
+			return b.sent, fmt.Errorf("%d of %d bytes", b.sent, size)
+		}
+		return b.sent, nil
+	})
+	if err != nil {
 		return err
-	}
-	if b.sent != size || c.man.Indexes.StoredSize() != size {
-		return fmt.Errorf("stored %d bytes of indexes, want %d", b.sent, size)
 	}
 	c.man.Checksums.IndexBytes = size
 	return nil
@@ -126,7 +135,7 @@ func (c *copying) putManifest(ctx context.Context) error {
 	}
 	sum := crc32.Checksum(data, castagnoli)
 	o := backends.PutOptions{Size: int64(len(data)), CRC32C: &sum}
-	return c.put(ctx, manifest.ManifestSuffix, bytes.NewReader(data), o, func() int64 { return int64(len(data)) })
+	return c.put(ctx, manifest.ManifestSuffix, bytes.NewReader(data), o, func() (int64, error) { return int64(len(data)), nil })
 }
 
 // indexBody is the .indexes object: one part after the other, each read whole, sealed, and noted in the manifest.

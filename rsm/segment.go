@@ -232,7 +232,7 @@ func (r *reader) recheck(ctx context.Context, cause error) (fresh bool, err erro
 		if errors.Is(err, remotelog.ErrNotFound) {
 			return false, fmt.Errorf("%w; it was there before: %v", err, cause) //nolint:errorlint // the cause must not add its kind
 		}
-		return false, errors.Join(err, cause)
+		return false, fmt.Errorf("%w; the manifest was asked for because of: %w", err, hideNotFound{cause})
 	}
 	if h.Value().id == r.segment().id {
 		h.Release()
