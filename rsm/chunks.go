@@ -95,6 +95,9 @@ func (c *chunkLoads) take(ctx context.Context, key chunkKey, s *logStream, last 
 		l := c.begin(ctx, s, key.n, last)
 		if l == nil {
 			c.mu.Unlock()
+			if err := ctx.Err(); err != nil {
+				return cache.Entry[[]byte]{}, err
+			}
 			return cache.Entry[[]byte]{}, cache.ErrClosed
 		}
 		p = c.pending[key]

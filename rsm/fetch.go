@@ -42,6 +42,7 @@ func (m *Manager) Fetch(ctx context.Context, md remotelog.SegmentMetadata, start
 	}
 	s := &logStream{r: r, caller: ctx, pos: start, end: min(end, size-1), at: -1}
 	s.ctx, s.cancel = context.WithCancel(ctx)
+	context.AfterFunc(s.ctx, s.leave)
 	s.window = 1
 	if ahead := m.config.PrefetchBytes; ahead > 0 {
 		s.window += int(min(ahead/r.segment().Chunks.ChunkSize(), 1<<20))
@@ -215,6 +216,9 @@ func (s *logStream) quit() {
 
 // join makes the stream one of those that want l. Called with chunkLoads.mu held.
 func (s *logStream) join(l *load) {
+	if s.ctx.Err() != nil {
+		return // leave has been called, or will be
+	}
 	running := s.loads[:0]
 	for _, old := range s.loads {
 		if !old.ended {
@@ -224,6 +228,17 @@ func (s *logStream) join(l *load) {
 	clear(s.loads[len(running):])
 	s.loads = append(running, l)
 	l.users++
+}
+
+// leave ends the stream's interest in the loads that it began: when its context ends, which Close brings about too.
+func (s *logStream) leave() {
+	c := s.r.m.chunks
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, l := range s.loads {
+		c.leave(l)
+	}
+	s.loads = nil
 }
 
 // pinned is the version of the .log object that the stream stays with, "" before its first request.
@@ -245,13 +260,7 @@ func (s *logStream) pin(version string) {
 func (s *logStream) Close() error {
 	s.cancel()
 	s.shut(func() {
-		c := s.r.m.chunks
-		c.mu.Lock()
-		for _, l := range s.loads {
-			c.leave(l)
-		}
-		s.loads = nil
-		c.mu.Unlock()
+		s.leave()
 		s.quit()
 		s.r.release()
 	})

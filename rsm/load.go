@@ -56,7 +56,7 @@ func (c *chunkLoads) ahead(ctx context.Context, s *logStream, n, last int) *load
 }
 
 func (c *chunkLoads) start(ctx context.Context, s *logStream, n, last int, res *membudget.Reservation) *load {
-	if c.closed {
+	if c.closed || ctx.Err() != nil {
 		return nil
 	}
 	seg := s.r.segment()
