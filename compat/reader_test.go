@@ -153,7 +153,7 @@ func runReader(t *testing.T, jobs []job) map[string]map[string]outcome {
 	// One damaged object makes the reader ask for a gigabyte, and it must get it, as the plug-in did, to fail where the plug-in
 	// failed.
 	cmd := exec.CommandContext(t.Context(), need.Command(t, "java", howToGetJava), "-Xmx1600m", "-XX:+UseSerialGC",
-		"-XX:TieredStopAtLevel=1", "-Dfile.encoding=UTF-8", "-cp", classpath, "io.github.tierkit.compat.Main", in, out)
+		"-Dfile.encoding=UTF-8", "-cp", classpath, "io.github.tierkit.compat.Main", in, out)
 	if text, err := cmd.CombinedOutput(); err != nil {
 		t.Fatalf("the reader: %v\n%s", err, text)
 	}

@@ -8,7 +8,7 @@ import java.util.Arrays;
 import javax.crypto.Cipher;
 import javax.crypto.spec.GCMParameterSpec;
 
-/** Reads the log and the indexes of one segment. Nothing is remembered from one call to the next. */
+/** Reads the log and the indexes of one segment. Only its manifest is remembered from one call to the next. */
 final class SegmentReader {
     private static final int IV_BYTES = 12;
     private static final int TAG_BYTES = 16;
@@ -16,6 +16,7 @@ final class SegmentReader {
     private final Job job;
     private final ObjectStore store;
     private final ObjectKeys keys;
+    private Manifest manifest;
 
     SegmentReader(final Job job) {
         this.job = job;
@@ -33,7 +34,10 @@ final class SegmentReader {
     }
 
     private Manifest manifest() throws Exception {
-        return KeyRing.mapper(job.config()).readValue(store.fetch(keys.manifest()), Manifest.class);
+        if (manifest == null) {
+            manifest = KeyRing.mapper(job.config()).readValue(store.fetch(keys.manifest()), Manifest.class);
+        }
+        return manifest;
     }
 
     /** A part of the log, its first chunk read already: what is wrong up to there fails the call, not the stream. */
@@ -95,8 +99,7 @@ final class SegmentReader {
     }
 
     byte[] index(final String type) throws Exception {
-        final Manifest manifest = manifest();
-        final Manifest.IndexPart part = manifest.segmentIndexes().of(type);
+        final Manifest.IndexPart part = manifest().segmentIndexes().of(type);
         if (part == null) {
             throw new RemoteResourceNotFoundException("Index " + type + " not found on " + keys.indexes());
         }
