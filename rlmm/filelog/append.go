@@ -100,15 +100,20 @@ func (l *Log) commit(p *partition) {
 		}
 		for reqs := p.take(); len(reqs) > 0; reqs = p.take() {
 			at, err := l.writeGroup(p, reqs)
-			for _, r := range reqs {
-				if err != nil {
-					r.done <- result{err: err}
-					continue
-				}
-				r.done <- result{at: at}
-				at.Offset++
-			}
+			answer(reqs, at, err)
 		}
+	}
+}
+
+// answer tells the callers of a group what became of it; at is the position of its first event.
+func answer(reqs []*request, at rlmm.Position, err error) {
+	for _, r := range reqs {
+		if err != nil {
+			r.done <- result{err: err}
+			continue
+		}
+		r.done <- result{at: at}
+		at.Offset++
 	}
 }
 
