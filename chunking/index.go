@@ -94,7 +94,11 @@ func NewVariable(chunkSize, fileSize int64, stored []int32) (*Index, error) {
 // ParseVariable returns a variable index of the numbers and the text (transformedChunks) in a manifest. What the text claims is
 // bounded before anything is allocated for it.
 func ParseVariable(chunkSize, fileSize int64, text string) (*Index, error) {
-	s, err := parseSizes(text)
+	n, err := countChunks(chunkSize, fileSize)
+	if err != nil {
+		return nil, err
+	}
+	s, err := parseSizes(text, n)
 	if err != nil {
 		return nil, err
 	}

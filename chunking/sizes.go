@@ -171,12 +171,13 @@ func (x *Index) SizesText() (string, error) {
 	return b64.Encode(frame), nil
 }
 
-func parseSizes(text string) (*sizes, error) {
+// parseSizes reads the sizes of a file that has n chunks.
+func parseSizes(text string, n int) (*sizes, error) {
 	frame, err := b64.Decode(text)
 	if err != nil {
 		return nil, fmt.Errorf("%w: transformedChunks: %w", ErrBadIndex, err)
 	}
-	bin, err := unpackFrame(frame)
+	bin, err := unpackFrame(frame, n)
 	if err != nil {
 		return nil, fmt.Errorf("%w: transformedChunks: %w", ErrBadIndex, err)
 	}
@@ -193,14 +194,17 @@ func packFrame(bin []byte) ([]byte, error) {
 	return k.Compress(make([]byte, 0, MaxEncodedSize(len(bin))), bin), nil
 }
 
-// unpackFrame decodes one strict frame of at most maxSizesBytes.
-func unpackFrame(frame []byte) ([]byte, error) {
+// unpackFrame decodes one strict frame of at most maxSizesBytes, and of no more than n chunks can need, or a few more: so that the
+// error can say how many there are.
+func unpackFrame(frame []byte, n int) ([]byte, error) {
+	const more = 64
+	most := min(maxSizesBytes, packedSize(n, 4)+more)
 	var h zstd.Header
 	if err := h.Decode(frame); err != nil {
 		return nil, fmt.Errorf("%w: header: %w", ErrBadFrame, err)
 	}
-	if h.HasFCS && h.FrameContentSize > maxSizesBytes {
-		return nil, fmt.Errorf("%w: header announces %d bytes of content, at most %d are allowed", ErrBadFrame, h.FrameContentSize, maxSizesBytes)
+	if h.HasFCS && h.FrameContentSize > uint64(most) {
+		return nil, fmt.Errorf("%w: header announces %d bytes of content, %d chunks need %d at most", ErrBadFrame, h.FrameContentSize, n, most)
 	}
 	want := int(h.FrameContentSize)
 	if err := checkFrame(frame, want); err != nil {

@@ -381,6 +381,30 @@ func TestParse_LargestIndex(t *testing.T) {
 	}
 }
 
+func BenchmarkParse(b *testing.B) {
+	sizes := make([]int32, 256) // a segment of 1 GiB
+	for i := range sizes {
+		sizes[i] = int32(1_500_000 + i*7919%90_000)
+	}
+	x, err := chunking.NewVariable(4<<20, 1<<30, sizes)
+	if err != nil {
+		b.Fatal(err)
+	}
+	m := example(b)
+	m.Chunks, m.Compression = x, true
+	data, err := m.Marshal()
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.SetBytes(int64(len(data)))
+	b.ReportAllocs()
+	for b.Loop() {
+		if _, err := manifest.Parse(data); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
 func FuzzParse(f *testing.F) {
 	f.Add([]byte(examplePlain))
 	f.Add([]byte(fmt.Sprintf("%s%s}}", strings.TrimSuffix(examplePlain, "}}"), exampleExtension)))

@@ -53,15 +53,17 @@ type Segment struct {
 
 // File is a source file, by its path in the case's directory.
 type File struct {
-	File string `json:"file"`
-	Size int64  `json:"size"`
+	File   string `json:"file"`
+	Size   int64  `json:"size"`
+	SHA256 string `json:"sha256"`
 }
 
 // Object is a stored object.
 type Object struct {
-	Key  string `json:"key"`
-	File string `json:"file"`
-	Size int64  `json:"size"`
+	Key    string `json:"key"`
+	File   string `json:"file"`
+	Size   int64  `json:"size"`
+	SHA256 string `json:"sha256"`
 }
 
 // CustomMetadata is what the plug-in returned from the copy.
