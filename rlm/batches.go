@@ -48,7 +48,7 @@ func (v *View) segmentBatches(ctx context.Context, md remotelog.SegmentMetadata,
 	if err != nil {
 		return err
 	}
-	defer c.body.Close() // read only
+	defer func() { _ = c.body.Close() }() // read only
 	for {
 		b, err := c.next()
 		if errors.Is(err, io.EOF) {

@@ -28,7 +28,7 @@ func checkNotInUse(logDir string) error {
 	if err != nil {
 		return fmt.Errorf("cannot tell whether a broker uses %s: %w", logDir, err)
 	}
-	defer f.Close() // read only
+	defer func() { _ = f.Close() }() // read only
 	l := syscall.Flock_t{Type: syscall.F_WRLCK, Whence: 0, Start: 0, Len: 0}
 	if err := syscall.FcntlFlock(f.Fd(), syscall.F_GETLK, &l); err != nil {
 		return fmt.Errorf("cannot tell whether a broker uses %s: asking for the lock on %s: %w", logDir, path, err)

@@ -75,7 +75,7 @@ func (w *world) check(op string) {
 
 func (m *faultyMeta) Add(ctx context.Context, md remotelog.SegmentMetadata) error {
 	if m.w.roll() {
-		m.later(func() error { return m.quiet().Add(context.Background(), md) })
+		m.later(func() error { return m.quiet().Add(context.WithoutCancel(ctx), md) })
 		return unknown(errLost)
 	}
 	return m.fakeMeta.Add(ctx, md)
@@ -83,7 +83,7 @@ func (m *faultyMeta) Add(ctx context.Context, md remotelog.SegmentMetadata) erro
 
 func (m *faultyMeta) Update(ctx context.Context, u remotelog.SegmentUpdate) error {
 	if m.w.roll() {
-		m.later(func() error { return m.quiet().Update(context.Background(), u) })
+		m.later(func() error { return m.quiet().Update(context.WithoutCancel(ctx), u) })
 		return unknown(errLost)
 	}
 	return m.fakeMeta.Update(ctx, u)
@@ -114,7 +114,7 @@ func (w *world) settle() {
 // store, and nothing else is left anywhere.
 func TestModel_EveryFaultIsRepairedAndNothingAcknowledgedIsLost(t *testing.T) {
 	l := buildLog(t, lin(0, 0), threes(0, 2), threes(6, 1), threes(9, 2), threes(15, 1), threes(18, 1))
-	seeds := uint64(4000)
+	seeds := uint64(2000)
 	if testing.Short() {
 		seeds = 400
 	}

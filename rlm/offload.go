@@ -84,16 +84,15 @@ func (e *PartitionError) Unwrap() error { return e.Err }
 // nothing is deleted: [Recover] decides at the next start. The context is honoured everywhere; a segment whose bytes are all stored
 // is still finished when it ends.
 func Offload(ctx context.Context, mm remotelog.MetadataManager, sm remotelog.StorageManager, dirs []string, o OffloadOptions) (Summary, error) {
-	j := &offload{mm: mm, sm: sm, o: o}
+	j := &offload{mm: mm, sm: sm, o: o, logDirs: map[string]*logDir{}}
 	groups, errs := j.group(dirs)
 	var g errgroup.Group // not its context: one partition's failure is not the others'
 	g.SetLimit(max(1, orDefault(o.Parallel, 4)))
 	for _, group := range groups {
 		g.Go(func() error {
 			for _, dir := range group {
-				if err := j.partition(ctx, dir); err != nil {
-					j.fail(&PartitionError{Dir: dir, Err: err})
-					return nil // the next replica of the same partition would meet the same trouble
+				if !j.directory(ctx, dir) {
+					break // the next replica of the same partition would meet the same trouble
 				}
 			}
 			return nil
@@ -116,6 +115,9 @@ type offload struct {
 	mm remotelog.MetadataManager
 	sm remotelog.StorageManager
 	o  OffloadOptions
+
+	loadMu  sync.Mutex
+	logDirs map[string]*logDir // guarded by loadMu: their files name every partition, and are read once
 
 	mu   sync.Mutex // guards what follows, and serialises the callbacks
 	sum  Summary
@@ -155,10 +157,16 @@ func (j *offload) group(paths []string) (groups [][]string, errs []error) {
 	return groups, errs
 }
 
-func (j *offload) fail(err error) {
+// directory copies from one directory and keeps its error.
+func (j *offload) directory(ctx context.Context, dir string) bool {
+	err := j.partition(ctx, dir)
+	if err == nil {
+		return true
+	}
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	j.errs = append(j.errs, err)
+	j.errs = append(j.errs, &PartitionError{Dir: dir, Err: err})
+	return false
 }
 
 // partition copies what may be taken from one directory.
@@ -166,7 +174,7 @@ func (j *offload) partition(ctx context.Context, dir string) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	plan, err := PlanPartition(ctx, dir, PlanOptions{IncludeActive: j.o.IncludeActive, BrokerID: j.o.BrokerID})
+	plan, err := planPartition(ctx, dir, PlanOptions{IncludeActive: j.o.IncludeActive, BrokerID: j.o.BrokerID}, j.logDir)
 	if err != nil {
 		return err
 	}
@@ -185,6 +193,20 @@ func (j *offload) partition(ctx context.Context, dir string) error {
 		}
 	}
 	return nil
+}
+
+// logDir is loadLogDir, once for each directory.
+func (j *offload) logDir(path string) (*logDir, error) {
+	j.loadMu.Lock()
+	defer j.loadMu.Unlock()
+	if d := j.logDirs[path]; d != nil {
+		return d, nil
+	}
+	d, err := loadLogDir(path)
+	if err == nil {
+		j.logDirs[path] = d
+	}
+	return d, err
 }
 
 func (j *offload) notices(p *Plan) {

@@ -187,7 +187,7 @@ func eachBatch(ctx context.Context, path string, f func(recordbatch.Batch, error
 	if err != nil {
 		return err
 	}
-	defer file.Close() // read only
+	defer func() { _ = file.Close() }() // read only
 	r := recordbatch.NewReader(file, recordbatch.ReaderOptions{})
 	for {
 		if err := ctx.Err(); err != nil {

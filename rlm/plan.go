@@ -44,6 +44,11 @@ type LocalSegment struct {
 // decided and not deleted. It reads checkpoints and the batches behind the newest producer snapshot; the segments themselves are
 // read by [LocalSegment.Prepare]. A directory that a running broker uses is refused.
 func PlanPartition(ctx context.Context, dir string, o PlanOptions) (*Plan, error) {
+	return planPartition(ctx, dir, o, loadLogDir)
+}
+
+// planPartition is PlanPartition with the way to read what a log directory says about all its partitions.
+func planPartition(ctx context.Context, dir string, o PlanOptions, load func(string) (*logDir, error)) (*Plan, error) {
 	tp, err := PartitionOf(dir)
 	if err != nil {
 		return nil, err
@@ -51,7 +56,7 @@ func PlanPartition(ctx context.Context, dir string, o PlanOptions) (*Plan, error
 	if err := checkNotInUse(filepath.Dir(absolute(dir))); err != nil {
 		return nil, err
 	}
-	around, err := loadLogDir(filepath.Dir(absolute(dir)))
+	around, err := load(filepath.Dir(absolute(dir)))
 	if err != nil {
 		return nil, err
 	}

@@ -261,7 +261,10 @@ func TestRead_StopsWhereItIsToldTo(t *testing.T) {
 	if n != 2 || fetches() != before+1 {
 		t.Errorf("%d records with %d fetches, want 2 with 1", n, fetches()-before)
 	}
-	for range v.Records(t.Context(), 1, ReadOptions{}) {
+	for _, err := range v.Records(t.Context(), 1, ReadOptions{}) {
+		if err != nil {
+			t.Fatal(err)
+		}
 		break // must not panic or go on
 	}
 	if fetches() != before+2 {

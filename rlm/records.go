@@ -49,7 +49,7 @@ func (v *View) Records(ctx context.Context, offset int64, o ReadOptions) iter.Se
 			return
 		}
 		defer rd.dec.Close()
-		left, stopped := o.MaxRecords, false
+		left := o.MaxRecords
 		err = v.batches(ctx, offset, func(md *remotelog.SegmentMetadata, b recordbatch.Batch) (bool, error) {
 			if b.BaseOffset >= rd.stop {
 				return false, nil
@@ -57,27 +57,32 @@ func (v *View) Records(ctx context.Context, offset int64, o ReadOptions) iter.Se
 			if skip, err := rd.skips(ctx, md, b); skip || err != nil {
 				return true, err
 			}
-			for rec, err := range rd.dec.Records(b.Bytes) {
-				if err != nil {
-					return false, err
-				}
-				if rec.Offset < rd.next {
-					continue
-				}
-				rd.next = rec.Offset + 1
-				if stopped = !yield(asRecord(b, rec), nil); stopped {
-					return false, nil
-				}
-				if left--; left == 0 {
-					return false, nil
-				}
-			}
-			return true, nil
+			return rd.show(b, func(rec Record) bool {
+				left--
+				return yield(rec, nil) && left != 0
+			})
 		})
-		if err != nil && !stopped {
+		if err != nil { // a loop that was left has ended without one
 			yield(Record{}, err)
 		}
 	}
+}
+
+// show yields the records of a batch that are wanted, and says whether to go on.
+func (rd *read) show(b recordbatch.Batch, yield func(Record) bool) (bool, error) {
+	for rec, err := range rd.dec.Records(b.Bytes) {
+		if err != nil {
+			return false, err
+		}
+		if rec.Offset < rd.next {
+			continue // before the first one wanted, or shown from a copy that was found damaged behind it
+		}
+		rd.next = rec.Offset + 1
+		if !yield(asRecord(b, rec)) {
+			return false, nil
+		}
+	}
+	return true, nil
 }
 
 func asRecord(b recordbatch.Batch, rec recordbatch.Record) Record {

@@ -41,7 +41,7 @@ type View struct {
 	bad     map[remotelog.UUID]bool // segments found corrupt, where another copy was there
 }
 
-// RangeError: an offset outside what is tiered. It is also remotelog.ErrNotFound.
+// RangeError reports an offset outside what is tiered. It is also remotelog.ErrNotFound.
 type RangeError struct {
 	Partition  remotelog.TopicIDPartition
 	Offset     int64
@@ -138,7 +138,7 @@ func (v *View) index(ctx context.Context, md remotelog.SegmentMetadata, t remote
 	if err != nil {
 		return nil, fmt.Errorf("%s index of segment %s: %w", t, md.SegmentID, err)
 	}
-	defer r.Close() // read only
+	defer func() { _ = r.Close() }() // read only
 	b, err = io.ReadAll(io.LimitReader(r, maxIndexBytes+1))
 	if err == nil && len(b) > maxIndexBytes {
 		err = fmt.Errorf("%w: it has more than %d bytes", remotelog.ErrCorrupt, maxIndexBytes)

@@ -8,7 +8,7 @@ import (
 	"github.com/tierkit/tierkit/remotelog"
 )
 
-func TestOffsetIndex_LookupIsTheLastEntryAtOrBelow(t *testing.T) {
+func TestScenario186_LookupBeyondTheLastEntryAndBelowTheFirst(t *testing.T) {
 	x, err := ParseOffsetIndex([]byte{0, 0, 0, 5, 0, 0, 0, 100, 0, 0, 0, 9, 0, 0, 1, 0}, 1000)
 	if err != nil {
 		t.Fatal(err)

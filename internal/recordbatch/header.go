@@ -102,10 +102,10 @@ func ParseHeader(b []byte) (Header, error) {
 }
 
 func checkMagic(m int8) error {
-	switch {
-	case m == 2:
+	switch m {
+	case 2:
 		return nil
-	case m == 0 || m == 1:
+	case 0, 1:
 		return fmt.Errorf("%w: batch has magic %d", ErrUnsupportedMagic, m)
 	default:
 		return corrupt("magic %d is unknown", m)
