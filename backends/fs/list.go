@@ -35,7 +35,7 @@ func (d *Driver) List(ctx context.Context, opts backends.ListOptions) (backends.
 	if opts.Limit > 0 {
 		n = min(n, opts.Limit)
 	}
-	w := &walk{d: d, ctx: ctx, prefix: opts.Prefix, after: after, want: n + 1}
+	w := &walk{d: d, ctx: ctx, prefix: opts.Prefix, after: after, want: n + 1, batch: batchSize}
 	if err := w.run(); err != nil {
 		return backends.Page{}, err
 	}
@@ -53,6 +53,7 @@ type walk struct {
 	ctx           context.Context //nolint:containedctx // lives for one call of List
 	prefix, after string
 	want          int
+	batch         int // names of one directory held at a time
 	stack         []*level
 	infos         []backends.Info
 }
@@ -135,7 +136,7 @@ func (w *walk) descend(dir string) error {
 // read fills the level with the smallest names behind its last one that can lead to a wanted key.
 func (w *walk) read(l *level) error {
 	l.batch, l.more = nil, false
-	f, err := w.d.root.Open(strings.TrimSuffix(l.dir, "/") + dotIfRoot(l.dir))
+	f, err := w.d.root.OpenFile(strings.TrimSuffix(l.dir, "/")+dotIfRoot(l.dir), os.O_RDONLY|syscall.O_DIRECTORY, 0)
 	if isAny(err, syscall.ENOENT, syscall.ENOTDIR) || l.dir == "lost+found/" && isAny(err, syscall.EACCES) {
 		return nil
 	}
@@ -150,17 +151,20 @@ func (w *walk) read(l *level) error {
 				return err
 			}
 			if name, ok := w.wanted(l, e); ok {
-				l.add(name)
+				l.add(name, w.batch)
 			}
 		}
-		if err == io.EOF { //nolint:errorlint // as documented by os
+		if err == io.EOF || errors.Is(err, os.ErrNotExist) { // at its end, or removed meanwhile
 			break
 		}
 		if err != nil {
 			return classify(err)
 		}
 	}
-	l.trim()
+	l.trim(w.batch)
+	if l.more { // only now: while it is read the batch may still get smaller names
+		l.last = l.batch[len(l.batch)-1]
+	}
 	return nil
 }
 
@@ -191,21 +195,18 @@ func (w *walk) wanted(l *level, e os.DirEntry) (string, bool) {
 }
 
 // add keeps memory bounded: twice a batch at most.
-func (l *level) add(name string) {
+func (l *level) add(name string, limit int) {
 	l.batch = append(l.batch, name)
-	if len(l.batch) >= 2*batchSize {
-		l.trim()
+	if len(l.batch) >= 2*limit {
+		l.trim(limit)
 	}
 }
 
 // trim sorts the batch and cuts it.
-func (l *level) trim() {
+func (l *level) trim(limit int) {
 	slices.Sort(l.batch)
-	if len(l.batch) > batchSize {
-		clear(l.batch[batchSize:])
-		l.batch, l.more = l.batch[:batchSize], true
-	}
-	if l.more && len(l.batch) > 0 {
-		l.last = l.batch[len(l.batch)-1]
+	if len(l.batch) > limit {
+		clear(l.batch[limit:])
+		l.batch, l.more = l.batch[:limit], true
 	}
 }
