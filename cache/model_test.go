@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"runtime"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -267,6 +268,7 @@ func TestCache_ConcurrentPressure(t *testing.T) {
 			case <-stop:
 				return
 			default:
+				runtime.Gosched()
 			}
 		}
 	})

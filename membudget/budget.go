@@ -109,10 +109,14 @@ func (b *Budget) enter(c Class, min int64) (*waiter, error) {
 	b.mu.Lock()
 	b.queue = append(b.queue, w)
 	b.dispatch()
-	if w.got == nil {
-		b.counts.waits++
-	}
 	b.settle(b.rules.reclaimOnWait)
+	select {
+	case <-w.ready:
+	default:
+		b.mu.Lock()
+		b.counts.waits++
+		b.mu.Unlock()
+	}
 	return w, nil
 }
 

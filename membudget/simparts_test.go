@@ -51,10 +51,10 @@ func newProfile(rnd *rand.Rand, r rules) profile {
 	p.gapMs = [...]int64{Copy: 40 * scale(), Fetch: 24 * scale(), Ahead: 60 * scale()}
 	p.quietMs = int64(pick(0, 0, 700))
 	switch pick(0, 0, 0, 0, 0, 0, 1, 1, 2) {
-	case 1: // few readers of long rows beside many impatient uploads of all sizes: caches are full and copies queue up
+	case 1: // few, very long requests beside many impatient uploads of all sizes: caches are full and copies queue up
 		p.limit = p.needs.Fixed + (p.needs.Copy+p.needs.Fetch)*int64(pick(2, 3, 4))
-		p.cacheMax, p.large[Copy], p.impatient, p.longRuns = p.avail(), true, true, true
-		p.gapMs = [...]int64{Copy: 30, Fetch: 200, Ahead: 200}
+		p.cacheMax, p.large[Copy], p.large[Fetch], p.impatient, p.longRuns, p.rows, p.stall = p.avail(), true, false, true, true, 1, 0
+		p.gapMs = [...]int64{Copy: 30, Fetch: 400, Ahead: 800}
 	case 2: // bursts of very long requests and large uploads, and then nothing that waits: who grows meets only the uploads
 		p.limit = p.needs.Fixed + (p.needs.Copy+p.needs.Fetch)*int64(pick(4, 8))
 		p.large[Copy], p.impatient, p.longRuns, p.quietMs, p.rows, p.stall = true, false, true, 700, 1, 0
