@@ -52,10 +52,8 @@ type settingJSON struct {
 func (a *app) reference(cs []Component) error {
 	for i, c := range cs {
 		if a.json {
-			for _, s := range c.Settings {
-				if err := a.printJSON(settingOf(c.Name, s)); err != nil {
-					return err
-				}
+			if err := a.referenceJSON(c); err != nil {
+				return err
 			}
 			continue
 		}
@@ -71,6 +69,15 @@ func (a *app) reference(cs []Component) error {
 			if err := a.printf("\n  %s (%s)\n%s", s.Name, facts(s), indent(s.Meaning(), 6, 100)); err != nil {
 				return err
 			}
+		}
+	}
+	return nil
+}
+
+func (a *app) referenceJSON(c Component) error {
+	for _, s := range c.Settings {
+		if err := a.printJSON(settingOf(c.Name, s)); err != nil {
+			return err
 		}
 	}
 	return nil
