@@ -109,7 +109,7 @@ func (b *Budget) enter(c Class, min int64) (*waiter, error) {
 	b.mu.Lock()
 	b.queue = append(b.queue, w)
 	b.dispatch()
-	b.settle(b.rules.reclaimOnWait)
+	b.settle(atWait)
 	select {
 	case <-w.ready:
 	default:
@@ -134,7 +134,7 @@ func (b *Budget) leave(w *waiter) bool {
 		return true
 	}
 	b.dispatch()
-	b.settle(b.rules.reclaimOnCancel)
+	b.settle(atCancel)
 	return true
 }
 
@@ -154,7 +154,7 @@ func (b *Budget) TryReserve(c Class, n int64) *Reservation {
 // sleeps beside bytes that it could have.
 func (b *Budget) Idle() {
 	b.mu.Lock()
-	b.settle(b.rules.reclaimOnIdle)
+	b.settle(atIdle)
 }
 
 // Reclaimer registers a cache. free gives back at least want bytes if it can (whole entries, so possibly more) by releasing their reservations,

@@ -5,14 +5,24 @@ type reclaims struct {
 	free func(want int64) (freed int64)
 }
 
-// settle reclaims, if may, for the waiters that it could help. It is called with mu held and returns with it released.
+// moment is when reclaim runs for those who wait.
+type moment uint8
+
+const (
+	atWait moment = iota
+	atRelease
+	atIdle
+	atCancel
+)
+
+// settle reclaims for the waiters that it could help. It is called with mu held and returns with it released.
 //
 // One goroutine reclaims at a time. A reclaimer releases reservations and so comes back here: it, and every other goroutine, leaves word and goes on, and the
 // one that reclaims looks again before it stops. So no recursion, and no wake-up is lost: whoever changes something either runs reclaim itself or
 // sets again while the other still holds reclaiming, both under mu.
-func (b *Budget) settle(may bool) {
+func (b *Budget) settle(m moment) {
 	defer b.mu.Unlock()
-	if !may || len(b.queue) == 0 {
+	if len(b.queue) == 0 || !b.rules.reclaimAt(m) {
 		return
 	}
 	b.again = true

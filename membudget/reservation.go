@@ -215,5 +215,5 @@ func (b *Budget) giveBack(c Class, n int64) {
 	account, _ := b.held(c)
 	*account -= n
 	b.dispatch()
-	b.settle(b.rules.reclaimOnRelease)
+	b.settle(atRelease)
 }

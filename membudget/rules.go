@@ -38,3 +38,17 @@ func allRules() rules {
 		splitReturns: true, detachCuts: true, chargeCapacity: true, idleCounts: true,
 	}
 }
+
+func (r *rules) reclaimAt(m moment) bool {
+	switch m {
+	case atWait:
+		return r.reclaimOnWait
+	case atRelease:
+		return r.reclaimOnRelease
+	case atIdle:
+		return r.reclaimOnIdle
+	case atCancel:
+		return r.reclaimOnCancel
+	}
+	return false
+}

@@ -7,7 +7,7 @@ import (
 )
 
 var (
-	simSeeds = flag.Int("sim.seeds", 300, "how many seeds of the simulation to run")
+	simSeeds = flag.Int("sim.seeds", 200, "how many seeds of the simulation to run")
 	simFirst = flag.Uint64("sim.first", 1, "the first of them: to repeat one that failed, with -sim.seeds=1")
 )
 

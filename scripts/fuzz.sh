@@ -12,7 +12,11 @@ while IFS=: read -r file target; do
 	go test -run '^$' -fuzz "^$target\$" -fuzztime "$1" "./$(dirname "$file")" || failed+=("$(dirname "$file") $target")
 done < <(git ls-files -co --exclude-standard '*_test.go' | xargs grep -HoE '^func Fuzz[A-Za-z0-9_]+' | sed 's/:func /:/')
 
-echo "== $found fuzz targets, ${#failed[@]} failed"
+echo "== the simulation of the memory budget with new seeds"
+first=$(date +%s)
+go test -run '^TestSimulation$' -count=1 -v ./membudget -args -sim.seeds=5000 -sim.first="${first}0000" || failed+=("membudget TestSimulation")
+
+echo "== $found fuzz targets and the simulation, ${#failed[@]} failed"
 if [ ${#failed[@]} -gt 0 ]; then
 	printf '   %s\n' "${failed[@]}"
 	exit 1

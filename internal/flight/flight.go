@@ -150,8 +150,8 @@ func (g *Group[K, V]) run(ctx context.Context, key K, c *call[V], load func(cont
 	switch cause := context.Cause(ctx); {
 	case err == nil:
 		c.value = value
-	case errors.Is(err, ctx.Err()) && (cause == ErrTimeout || cause == ErrClosed):
-		c.err = fmt.Errorf("%w: %v", cause, err)
+	case errors.Is(err, ctx.Err()) && (errors.Is(cause, ErrTimeout) || errors.Is(cause, ErrClosed)):
+		c.err = fmt.Errorf("%w: %s", cause, err.Error()) // not wrapped: no caller's context has ended
 	default:
 		c.err = err
 	}
