@@ -219,8 +219,8 @@ func (mp *metaPartition) settle() (changed bool) {
 			}
 		}
 	}
-	if mp.doubts > 0 {
-		mp.settleDoubts()
+	if len(mp.writes) > 0 {
+		mp.settleWrites()
 	}
 	return changed
 }

@@ -19,6 +19,7 @@ type scripted struct {
 	mu     sync.Mutex
 	bounds func(ctx context.Context, ps []int32, ask func() (map[int32]rlmm.Bounds, error)) (map[int32]rlmm.Bounds, error)
 	next   func(ctx context.Context) error // an error of Next, asked before each
+	of     int                             // if not 0: next is for that follower alone, by its number from 1
 	follow int                             // followers that were made
 }
 
@@ -35,7 +36,13 @@ func (s *scripted) onBounds(f func(ctx context.Context, ps []int32, ask func() (
 func (s *scripted) onNext(f func(ctx context.Context) error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.next = f
+	s.next, s.of = f, 0
+}
+
+func (s *scripted) onNextOf(follower int, f func(ctx context.Context) error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.next, s.of = f, follower
 }
 
 func (s *scripted) Bounds(ctx context.Context, ps []int32) (map[int32]rlmm.Bounds, error) {
@@ -53,7 +60,7 @@ func (s *scripted) Follow(from map[int32]rlmm.Position) rlmm.Follower {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.follow++
-	return &scriptedFollower{Follower: s.Log.Follow(from), s: s}
+	return &scriptedFollower{Follower: s.Log.Follow(from), s: s, n: s.follow}
 }
 
 func (s *scripted) followers() int {
@@ -65,11 +72,15 @@ func (s *scripted) followers() int {
 type scriptedFollower struct {
 	rlmm.Follower
 	s *scripted
+	n int
 }
 
 func (f *scriptedFollower) Next(ctx context.Context) (rlmm.Batch, error) {
 	f.s.mu.Lock()
 	next := f.s.next
+	if f.s.of != 0 && f.s.of != f.n {
+		next = nil
+	}
 	f.s.mu.Unlock()
 	if next != nil {
 		if err := next(ctx); err != nil {

@@ -115,6 +115,7 @@ func (mp *metaPartition) appended(w *write, end int64, err error) {
 				mp.resolve(w, s.result)
 			}
 		}
+		mp.settleWrites()
 		// A write that was in doubt already when this one began is in the log before it, or never: see Log.Append.
 		for _, other := range mp.writes {
 			if other.doubt && other.passed == 0 && w.n > other.upTo {
@@ -138,12 +139,17 @@ func (mp *metaPartition) leaveInDoubt(w *write) {
 	mp.doubts++
 }
 
-// settleDoubts drops writes in doubt that reading has shown never to have landed.
-func (mp *metaPartition) settleDoubts() {
+// settleWrites ends the writes that reading has shown not to be in the log: it went past the place where the event would be. Of
+// those in doubt that is news; one that was acknowledged has been truncated away by a log that had promised to keep it.
+func (mp *metaPartition) settleWrites() {
 	for _, w := range mp.writes {
-		if u := mp.users[w.id.TopicIDPartition]; w.doubt && w.passed != 0 && u != nil && u.next() >= w.passed {
-			w.never = true
-			mp.resolve(w, fmt.Errorf("%w: the write for %s is not in the metadata log", remotelog.ErrOutcomeUnknown, w.name()))
+		at := w.passed
+		if !w.doubt {
+			at = w.end
+		}
+		if u := mp.users[w.id.TopicIDPartition]; at != 0 && u != nil && u.next() >= at {
+			w.never = w.doubt
+			mp.resolve(w, fmt.Errorf("%w: the metadata log was read on without the write for %s", remotelog.ErrOutcomeUnknown, w.name()))
 		}
 	}
 }
