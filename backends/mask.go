@@ -11,11 +11,15 @@ import (
 	"unicode/utf8"
 )
 
-// masked is what stands for the text that must not be shown (as the Java plug-in has it).
+// masked is what stands for the text that must not be shown, as the plug-in for brokers has it (MaskedObjectKey). A text that ends with a slash
+// keeps it.
 const masked = "<prefix>"
 
 // masker replaces a text, and the forms in which URLs and quoted strings show it. The zero value changes nothing.
-type masker struct{ forms []string }
+type masker struct {
+	forms []string
+	by    string
+}
 
 func newMasker(text string) masker {
 	if text == "" {
@@ -31,18 +35,22 @@ func newMasker(text string) masker {
 		quoted[1 : len(quoted)-1],
 	}
 	slices.SortFunc(forms, func(a, b string) int { return len(b) - len(a) })
-	return masker{slices.Compact(forms)}
+	by := masked
+	if strings.HasSuffix(text, "/") {
+		by += "/"
+	}
+	return masker{slices.Compact(forms), by}
 }
 
 // text replaces every occurrence that is not the tail of a longer word: a prefix "t/" must not eat into "not/".
 func (m masker) text(s string) string {
 	for _, form := range m.forms {
-		s = replaceWords(s, form)
+		s = replaceWords(s, form, m.by)
 	}
 	return s
 }
 
-func replaceWords(s, form string) string {
+func replaceWords(s, form, by string) string {
 	if !strings.Contains(s, form) {
 		return s
 	}
@@ -60,7 +68,7 @@ func replaceWords(s, form string) string {
 			s = s[i+1:]
 			continue
 		}
-		b.WriteString(s[:i] + masked)
+		b.WriteString(s[:i] + by)
 		s = s[i+len(form):]
 	}
 }

@@ -13,7 +13,7 @@ import (
 type Options struct {
 	Env    Env
 	Prefix string // put before every key, cut off every answer: a namespace of the store's own (the suite's); not key.prefix
-	Mask   string // text that no error and no log shows, "" for none: it becomes "<prefix>"
+	Mask   string // text that no error and no log shows, "" for none: it becomes "<prefix>", or "<prefix>/" if it ends with a slash
 	Limits Limits
 
 	Observer Observer // nil for none

@@ -312,7 +312,7 @@ func TestStore_MaskHidesThePrefixEverywhere(t *testing.T) {
 	}
 	defer s.Close()
 	_, err = s.Stat(t.Context(), secret+"t/0.log")
-	want := `mock stat "<prefix>t/0.log": unavailable: Get "https://h/bucket/<prefix>t/0.log?x=<prefix>": refused`
+	want := `mock stat "<prefix>/t/0.log": unavailable: Get "https://h/bucket/<prefix>/t/0.log?x=<prefix>/": refused`
 	if err == nil || err.Error() != want {
 		t.Errorf("got  %v\nwant %s", err, want)
 	}
@@ -328,7 +328,7 @@ func TestStore_MaskHidesThePrefixEverywhere(t *testing.T) {
 	}
 	_, err = newStore(t, &mock{stat: func(context.Context, string) (backends.Info, error) { return backends.Info{}, errors.New("cannot t/x") }},
 		backends.Options{Mask: "t/"}).Stat(t.Context(), "t/x")
-	if want := `mock stat "<prefix>x": unknown error: cannot <prefix>x`; err.Error() != want {
+	if want := `mock stat "<prefix>/x": unknown error: cannot <prefix>/x`; err.Error() != want {
 		t.Errorf("got %v, want %s", err, want)
 	}
 }

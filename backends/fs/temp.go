@@ -188,7 +188,7 @@ func (d *Driver) sweep(ctx context.Context) error {
 
 // removeUnheld removes a temp file unless somebody holds it.
 func (d *Driver) removeUnheld(name string) (removed bool, err error) {
-	f, err := d.root.OpenFile(name, os.O_RDONLY|syscall.O_NONBLOCK, 0)
+	f, err := d.root.OpenFile(name, os.O_RDWR|syscall.O_NONBLOCK, 0) // writable: NFS gives no exclusive lock otherwise
 	if errors.Is(err, os.ErrNotExist) {
 		return true, nil
 	}
