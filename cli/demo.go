@@ -337,7 +337,7 @@ func (d *demo) remove(ctx context.Context) error {
 			return err
 		}
 		lines := strings.Split(strings.TrimSpace(buf.String()), "\n")
-		if err := d.app.printf("   %s-%-3d %s\n", t.topic, t.partition, lines[len(lines)-1]); err != nil {
+		if err := d.app.printf("   %-12s %s\n", fmt.Sprintf("%s-%d", t.topic, t.partition), lines[len(lines)-1]); err != nil {
 			return err
 		}
 	}
