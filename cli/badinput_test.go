@@ -245,7 +245,7 @@ func child(t *testing.T, prepare func(*exec.Cmd), args ...string) result {
 }
 
 func TestBadInput_RootNotWritable(t *testing.T) {
-	dir, err := os.MkdirTemp("", "tierkit-cli-") // t.TempDir is not open to others
+	dir, err := os.MkdirTemp("", "tierkit-cli-") //nolint:usetesting // the directory of a test is not open to others
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -16,7 +16,7 @@ import (
 )
 
 func (a *app) copyCmd() *cobra.Command {
-	var includeActive bool
+	var o rlm.OffloadOptions
 	cmd := &cobra.Command{
 		Use:   "copy LOGDIR...",
 		Short: "tier every closed segment of partition directories, or of log directories above many",
@@ -26,13 +26,13 @@ func (a *app) copyCmd() *cobra.Command {
 			}
 			return nil
 		},
-		RunE: func(cmd *cobra.Command, args []string) error { return a.copy(cmd.Context(), args, includeActive) },
+		RunE: func(cmd *cobra.Command, args []string) error { return a.copy(cmd.Context(), args, o) },
 	}
-	cmd.Flags().BoolVar(&includeActive, "include-active", false, "take the last segment of each partition too")
+	cmd.Flags().BoolVar(&o.IncludeActive, "include-active", false, "take the last segment of each partition too")
 	return cmd
 }
 
-func (a *app) copy(ctx context.Context, dirs []string, includeActive bool) (err error) {
+func (a *app) copy(ctx context.Context, dirs []string, o rlm.OffloadOptions) (err error) {
 	for _, dir := range dirs {
 		if _, err := rlm.FindPartitions(dir); err != nil {
 			return asUsage(err)
@@ -51,14 +51,12 @@ func (a *app) copy(ctx context.Context, dirs []string, includeActive bool) (err 
 	}
 	begin := a.Now()
 	p := a.newResultPrinter(s)
-	sum, err := rlm.Offload(ctx, s.meta, s.segments, dirs, rlm.OffloadOptions{
-		Protocol:      s.protocol(),
-		IncludeActive: includeActive,
-		OnStart:       func(md remotelog.SegmentMetadata) { p.start("copying", md) },
-		OnResult:      p.result,
-		OnNotice:      func(n rlm.Notice) { a.log.Warn(n.Text, "dir", n.Dir) },
-	})
-	return errors.Join(err, p.finish(sum, a.Now().Sub(begin), false))
+	o.Protocol = s.protocol()
+	o.OnStart = func(md remotelog.SegmentMetadata) { p.start("copying", md) }
+	o.OnResult = p.result
+	o.OnNotice = func(n rlm.Notice) { a.notice(n.Dir + ": " + n.Text) }
+	sum, err := rlm.Offload(ctx, s.meta, s.segments, dirs, o)
+	return errors.Join(err, p.finish(copySummary(sum, a.Now().Sub(begin))))
 }
 
 // partitionsOf returns the partitions of the directories. What cannot be read is left out: Offload reports it.
@@ -164,26 +162,36 @@ type summaryJSON struct {
 	Seconds float64 `json:"seconds"`
 }
 
+// closing is the last line of a copy or delete, for people and for scripts.
+type closing struct {
+	text string
+	json summaryJSON
+}
+
+func copySummary(sum rlm.Summary, took time.Duration) closing {
+	return closing{
+		text: fmt.Sprintf("%s copied (%s, %s), %d skipped, %d failed", count(sum.Copied, "segment"), size(sum.Bytes), rate(sum.Bytes, took), sum.Skipped, sum.Failed),
+		json: summaryJSON{Copied: &sum.Copied, Skipped: &sum.Skipped, Failed: sum.Failed, Bytes: sum.Bytes, Seconds: seconds(took)},
+	}
+}
+
+func deleteSummary(sum rlm.Summary, took time.Duration) closing {
+	return closing{
+		text: fmt.Sprintf("%s deleted (%s), %d failed", count(sum.Deleted, "segment"), size(sum.Bytes), sum.Failed),
+		json: summaryJSON{Deleted: &sum.Deleted, Failed: sum.Failed, Bytes: sum.Bytes, Seconds: seconds(took)},
+	}
+}
+
 // finish prints the summary.
-func (p *resultPrinter) finish(sum rlm.Summary, took time.Duration, deleting bool) error {
+func (p *resultPrinter) finish(c closing) error {
 	p.progress.clear()
 	if p.err != nil {
 		return fmt.Errorf("write the results: %w", p.err)
 	}
-	switch {
-	case p.a.json && deleting:
-		return p.summary(summaryJSON{Deleted: &sum.Deleted, Failed: sum.Failed, Bytes: sum.Bytes, Seconds: seconds(took)})
-	case p.a.json:
-		return p.summary(summaryJSON{Copied: &sum.Copied, Skipped: &sum.Skipped, Failed: sum.Failed, Bytes: sum.Bytes, Seconds: seconds(took)})
-	case deleting:
-		return p.a.printf("%s deleted (%s), %d failed\n", count(sum.Deleted, "segment"), size(sum.Bytes), sum.Failed)
+	if !p.a.json {
+		return p.a.printf("%s\n", c.text)
 	}
-	return p.a.printf("%s copied (%s, %s), %d skipped, %d failed\n", count(sum.Copied, "segment"), size(sum.Bytes), rate(sum.Bytes, took),
-		sum.Skipped, sum.Failed)
-}
-
-func (p *resultPrinter) summary(s summaryJSON) error {
-	raw, err := json.Marshal(s)
+	raw, err := json.Marshal(c.json)
 	if err != nil {
 		return err
 	}

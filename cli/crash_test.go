@@ -157,6 +157,7 @@ func (c *crash) kill() phase {
 // pause lets the command run. It spins: a timer would take longer than some of the phases.
 func pause(d time.Duration) {
 	for begin := time.Now(); time.Since(begin) < d; {
+		continue
 	}
 }
 

@@ -99,12 +99,12 @@ func (a *app) delete(ctx context.Context, f *deleteFlags) (err error) {
 			return err
 		}
 		if sum, err = rlm.DeleteSegments(ctx, s.meta, s.segments, list, o); err != nil {
-			return errors.Join(err, p.finish(sum, a.Now().Sub(begin), true))
+			return errors.Join(err, p.finish(deleteSummary(sum, a.Now().Sub(begin))))
 		}
 	default:
 		sum, err = rlm.DeleteBefore(ctx, s.meta, s.segments, tp, f.before, o)
 	}
-	return errors.Join(err, p.finish(sum, a.Now().Sub(begin), true))
+	return errors.Join(err, p.finish(deleteSummary(sum, a.Now().Sub(begin))))
 }
 
 // confirm lists what would be deleted and asks on a terminal. Elsewhere the list is all, unless --yes was given.
@@ -128,11 +128,11 @@ func (a *app) confirm(f *deleteFlags, list []remotelog.SegmentMetadata) (bool, e
 	in, ok := a.In.(*os.File)
 	if len(list) == 0 || !ok || !term.IsTerminal(int(in.Fd())) {
 		if len(list) > 0 {
-			a.log.Warn("nothing was deleted: give --yes to delete these")
+			a.notice("nothing was deleted: give --yes to delete these")
 		}
 		return false, nil
 	}
-	fmt.Fprintf(a.Err, "delete %s? [y/N] ", count(len(list), "segment"))
+	_, _ = fmt.Fprintf(a.Err, "delete %s? [y/N] ", count(len(list), "segment"))
 	answer, err := bufio.NewReader(in).ReadString('\n')
 	if err != nil {
 		return false, nil //nolint:nilerr // the end of the input is a no

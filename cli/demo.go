@@ -187,14 +187,14 @@ func (d *demo) copy(ctx context.Context) error {
 	if err := d.title("tierkit copy: closed segments go to the store, compressed and encrypted, the manifest last"); err != nil {
 		return err
 	}
-	return d.app.copy(ctx, []string{filepath.Join(d.dir, "kafka-logs")}, false)
+	return d.app.copy(ctx, []string{filepath.Join(d.dir, "kafka-logs")}, rlm.OffloadOptions{})
 }
 
 func (d *demo) list(ctx context.Context) error {
 	if err := d.title("tierkit ls: what the metadata log remembers"); err != nil {
 		return err
 	}
-	return d.app.ls(ctx, &target{partition: -1}, false)
+	return d.app.ls(ctx, &target{partition: -1}, fromLog)
 }
 
 func (d *demo) readRecords(ctx context.Context) error {
@@ -231,7 +231,7 @@ func (d *demo) verify(ctx context.Context) (err error) {
 	if err := d.title("Every byte back from the store, compared with what was copied"); err != nil {
 		return err
 	}
-	s, err := d.app.openReader(ctx, false)
+	s, err := d.app.openReader(ctx, fromLog)
 	if err != nil {
 		return err
 	}

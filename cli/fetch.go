@@ -68,7 +68,7 @@ func (a *app) withSegment(ctx context.Context, f *segmentFlags, get func(context
 	if err != nil {
 		return err
 	}
-	s, err := a.openReader(ctx, f.fromStore)
+	s, err := a.openReader(ctx, f.from)
 	if err != nil {
 		return err
 	}

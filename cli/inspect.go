@@ -33,10 +33,14 @@ func (a *app) inspectCmd() *cobra.Command {
 			if err != nil {
 				return fmt.Errorf("%s: %w", args[0], err)
 			}
+			show, showChunks := a.inspectText, a.chunksText
 			if a.json {
-				return a.inspectJSON(raw, m, chunks)
+				show, showChunks = func(m *manifest.Manifest) error { return a.inspectJSON(raw, m) }, a.chunksJSON
 			}
-			return a.inspectText(m, chunks)
+			if err := show(m); err != nil || !chunks {
+				return err
+			}
+			return showChunks(m)
 		},
 	}
 	cmd.Flags().BoolVar(&chunks, "chunks", false, "list every chunk with its positions and sizes")
@@ -75,7 +79,7 @@ func readBounded(r io.ReadCloser, size int64, err error) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer r.Close() // read only
+	defer func() { _ = r.Close() }() // read only
 	if size > manifest.MaxBytes {
 		return nil, fmt.Errorf("%w: %d bytes are too many for a manifest (at most %d)", remotelog.ErrCorrupt, size, manifest.MaxBytes)
 	}
@@ -138,7 +142,7 @@ func chunkOf(m *manifest.Manifest, i int) chunkJSON {
 	return j
 }
 
-func (a *app) inspectJSON(raw []byte, m *manifest.Manifest, chunks bool) error {
+func (a *app) inspectJSON(raw []byte, m *manifest.Manifest) error {
 	root, err := parseObject(raw)
 	if err != nil {
 		return err
@@ -153,10 +157,11 @@ func (a *app) inspectJSON(raw []byte, m *manifest.Manifest, chunks bool) error {
 		return err
 	}
 	root.set("format", f)
-	if err := a.printJSON(root); err != nil {
-		return err
-	}
-	for i := 0; chunks && i < m.Chunks.Chunks(); i++ {
+	return a.printJSON(root)
+}
+
+func (a *app) chunksJSON(m *manifest.Manifest) error {
+	for i := range m.Chunks.Chunks() {
 		if err := a.printJSON(chunkOf(m, i)); err != nil {
 			return err
 		}
@@ -245,7 +250,7 @@ func (o *object) MarshalJSON() ([]byte, error) {
 	return b.Bytes(), nil
 }
 
-func (a *app) inspectText(m *manifest.Manifest, chunks bool) error {
+func (a *app) inspectText(m *manifest.Manifest) error {
 	f := formatOf(m)
 	t := newTable(a.Out)
 	if md := m.Metadata; md != nil {
@@ -277,10 +282,11 @@ func (a *app) inspectText(m *manifest.Manifest, chunks bool) error {
 	} else {
 		t.row("checksums", "none: written by another program, only the format itself can be checked")
 	}
-	if err := t.flush(); err != nil || !chunks {
-		return err
-	}
-	t = newTable(a.Out, "", "CHUNK", "POSITION", "BYTES", "STORED AT", "STORED BYTES", "CRC-32C")
+	return t.flush()
+}
+
+func (a *app) chunksText(m *manifest.Manifest) error {
+	t := newTable(a.Out, "", "CHUNK", "POSITION", "BYTES", "STORED AT", "STORED BYTES", "CRC-32C")
 	for i := range m.Chunks.Chunks() {
 		c := chunkOf(m, i)
 		sum := "-"

@@ -15,7 +15,7 @@ import (
 
 func (a *app) lsCmd() *cobra.Command {
 	var t target
-	var fromStore bool
+	var from origin
 	cmd := &cobra.Command{
 		Use:   "ls [--topic T] [--partition P] [--from-store]",
 		Short: "list remote segments with offsets, leader epochs, sizes and states",
@@ -24,16 +24,16 @@ func (a *app) lsCmd() *cobra.Command {
 			if err := t.check(false); err != nil {
 				return err
 			}
-			return a.ls(cmd.Context(), &t, fromStore)
+			return a.ls(cmd.Context(), &t, from)
 		},
 	}
 	t.flags(cmd)
-	cmd.Flags().BoolVar(&fromStore, "from-store", false, "list from the manifests in the store alone, without metadata")
+	from.flag(cmd)
 	return cmd
 }
 
-func (a *app) ls(ctx context.Context, t *target, fromStore bool) (err error) {
-	s, err := a.openLister(ctx, fromStore)
+func (a *app) ls(ctx context.Context, t *target, from origin) (err error) {
+	s, err := a.openLister(ctx, from)
 	if err != nil {
 		return err
 	}

@@ -24,6 +24,11 @@ func (a *app) printJSON(v any) error {
 	return err
 }
 
+// notice tells people something on standard error, on one line.
+func (a *app) notice(text string) {
+	_, _ = fmt.Fprintf(a.Err, "tierkit: %s\n", strings.ReplaceAll(text, "\n", "; ")) // there is nobody left to tell
+}
+
 func (a *app) printf(format string, args ...any) error {
 	_, err := fmt.Fprintf(a.Out, format, args...)
 	return err
@@ -40,7 +45,9 @@ func newTable(w io.Writer, head ...string) *table {
 	return t
 }
 
-func (t *table) row(cells ...string) { fmt.Fprintln(t.w, strings.Join(cells, "\t")) }
+func (t *table) row(cells ...string) {
+	_, _ = io.WriteString(t.w, strings.Join(cells, "\t")+"\n") // flush reports what fails
+}
 
 func (t *table) flush() error { return t.w.Flush() }
 

@@ -31,14 +31,14 @@ func (p *progress) show(format string, args ...any) {
 	if width, _, err := term.GetSize(int(p.w.Fd())); err == nil && len(line) >= width && width > 1 {
 		line = line[:width-1] // a line that wraps could not be cleared
 	}
-	fmt.Fprintf(p.w, "\r\x1b[K%s", line)
+	_, _ = fmt.Fprintf(p.w, "\r\x1b[K%s", line) // progress that cannot be shown is no failure
 	p.shown = true
 }
 
 // clear removes the line, so that other output can follow.
 func (p *progress) clear() {
 	if p.shown {
-		fmt.Fprint(p.w, "\r\x1b[K")
+		_, _ = fmt.Fprint(p.w, "\r\x1b[K")
 		p.shown = false
 	}
 }

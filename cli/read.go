@@ -21,7 +21,7 @@ type readFlags struct {
 	max       int64
 	format    string
 	isolation string
-	fromStore bool
+	from      origin
 }
 
 func (a *app) readCmd() *cobra.Command {
@@ -43,12 +43,12 @@ func (a *app) readCmd() *cobra.Command {
 	cmd.Flags().Int64Var(&f.max, "max", 0, "at most `N` records (0: all)")
 	cmd.Flags().StringVar(&f.format, "format", "text", "text, json, or raw: the values alone, one a line")
 	cmd.Flags().StringVar(&f.isolation, "isolation", "read_uncommitted", "read_uncommitted or read_committed")
-	cmd.Flags().BoolVar(&f.fromStore, "from-store", false, "work from the manifests in the store alone, without metadata")
+	f.from.flag(cmd)
 	return cmd
 }
 
 func (a *app) checkRead(cmd *cobra.Command, f *readFlags) error {
-	if err := f.target.check(true); err != nil {
+	if err := f.check(true); err != nil {
 		return err
 	}
 	f.byTime = cmd.Flags().Changed("timestamp")
@@ -73,7 +73,7 @@ func (a *app) checkRead(cmd *cobra.Command, f *readFlags) error {
 }
 
 func (a *app) read(ctx context.Context, f *readFlags) (err error) {
-	s, err := a.openReader(ctx, f.fromStore)
+	s, err := a.openReader(ctx, f.from)
 	if err != nil {
 		return err
 	}
@@ -82,7 +82,7 @@ func (a *app) read(ctx context.Context, f *readFlags) (err error) {
 	if err != nil {
 		return err
 	}
-	v, err := rlm.Open(ctx, s.reader, s.segments, tp, rlm.ViewOptions{OnNotice: func(n rlm.Notice) { a.log.Warn(n.Text) }})
+	v, err := rlm.Open(ctx, s.reader, s.segments, tp, rlm.ViewOptions{OnNotice: func(n rlm.Notice) { a.notice(n.Text) }})
 	if err != nil {
 		return err
 	}

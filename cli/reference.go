@@ -50,37 +50,37 @@ type settingJSON struct {
 }
 
 func (a *app) reference(cs []Component) error {
-	for i, c := range cs {
-		if a.json {
-			if err := a.referenceJSON(c); err != nil {
-				return err
-			}
-			continue
-		}
-		if i > 0 {
-			if err := a.printf("\n"); err != nil {
-				return err
-			}
-		}
-		if err := a.printf("%s: %s\n", c.Name, c.Doc); err != nil {
+	show := a.componentText
+	if a.json {
+		show = a.componentJSON
+	}
+	for _, c := range cs {
+		if err := show(c); err != nil {
 			return err
-		}
-		for _, s := range c.Settings {
-			if err := a.printf("\n  %s (%s)\n%s", s.Name, facts(s), indent(s.Meaning(), 6, 100)); err != nil {
-				return err
-			}
 		}
 	}
 	return nil
 }
 
-func (a *app) referenceJSON(c Component) error {
+func (a *app) componentJSON(c Component) error {
 	for _, s := range c.Settings {
 		if err := a.printJSON(settingOf(c.Name, s)); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+func (a *app) componentText(c Component) error {
+	if err := a.printf("%s: %s\n", c.Name, c.Doc); err != nil {
+		return err
+	}
+	for _, s := range c.Settings {
+		if err := a.printf("\n  %s (%s)\n%s", s.Name, facts(s), indent(s.Meaning(), 6, 100)); err != nil {
+			return err
+		}
+	}
+	return a.printf("\n")
 }
 
 func settingOf(component string, s settings.Setting) settingJSON {

@@ -37,7 +37,7 @@ type Stdio struct {
 // started has ended. When ctx is cancelled the command stops, cleans up and returns ExitInterrupted.
 func Run(ctx context.Context, args []string, reg *backends.Registry, std Stdio) int {
 	a := newApp(reg, std)
-	root := a.root()
+	root := a.root() //nolint:contextcheck // commands get the context of ExecuteContext
 	root.SetArgs(args)
 	err := root.ExecuteContext(ctx)
 	if err == nil {
@@ -45,10 +45,10 @@ func Run(ctx context.Context, args []string, reg *backends.Registry, std Stdio) 
 	}
 	code := exitCode(ctx, err)
 	if code == ExitInterrupted {
-		fmt.Fprintln(a.Err, "tierkit: interrupted")
+		a.notice("interrupted")
 		return code
 	}
-	fmt.Fprintf(a.Err, "tierkit: %s\n", oneLine(err))
+	a.notice(oneLine(err))
 	return code
 }
 

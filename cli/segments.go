@@ -111,16 +111,16 @@ func (t *target) segment(ctx context.Context, r remotelog.MetadataReader, id rem
 // segmentFlags are those of fetch and index: one segment, by metadata or from the store alone.
 type segmentFlags struct {
 	target
-	id        string
-	fromStore bool
-	custom    string
-	out       string
+	id     string
+	from   origin
+	custom string
+	out    string
 }
 
 func (f *segmentFlags) flags(cmd *cobra.Command) {
 	f.target.flags(cmd)
 	cmd.Flags().StringVar(&f.id, "segment", "", "segment `ID`, as tierkit ls shows it")
-	cmd.Flags().BoolVar(&f.fromStore, "from-store", false, "work from the manifests in the store alone, without metadata")
+	f.from.flag(cmd)
 	cmd.Flags().StringVar(&f.custom, "custom-metadata", "", "with --from-store: the segment's custom metadata in `BASE64`")
 	cmd.Flags().StringVarP(&f.out, "output", "o", "", "write to `FILE` instead of standard output; it appears only when complete")
 }
@@ -139,7 +139,7 @@ func (f *segmentFlags) check() (id remotelog.UUID, custom remotelog.CustomMetada
 	if f.custom == "" {
 		return id, nil, nil
 	}
-	if !f.fromStore {
+	if f.from != fromManifests {
 		return id, nil, usagef("--custom-metadata goes with --from-store: without it the metadata has them")
 	}
 	if custom, err = base64.StdEncoding.DecodeString(f.custom); err != nil {

@@ -5,7 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"strconv"
 	"time"
+
+	"github.com/spf13/cobra"
 
 	"github.com/tierkit/tierkit/backends"
 	"github.com/tierkit/tierkit/internal/props"
@@ -56,7 +59,7 @@ func (a *app) configure() (*session, error) {
 		return nil, asUsage(fmt.Errorf("%s: %w", a.config, err))
 	}
 	for _, n := range file.Notices {
-		a.log.Warn(n)
+		a.notice(n)
 	}
 	return s, nil
 }
@@ -83,30 +86,49 @@ func (s *session) openSegments(ctx context.Context) error {
 	return nil
 }
 
-// openReader opens the store, and metadata to find segments by: the log, or with fromStore the manifests.
-func (a *app) openReader(ctx context.Context, fromStore bool) (*session, error) {
+// origin is where a command learns which segments there are.
+type origin int
+
+const (
+	fromLog       origin = iota // the metadata log
+	fromManifests               // the manifests in the store
+)
+
+// flag declares --from-store.
+func (o *origin) flag(cmd *cobra.Command) {
+	cmd.Flags().BoolFunc("from-store", "work from the manifests in the store alone, without metadata", func(text string) error {
+		on, err := strconv.ParseBool(text)
+		if *o = fromLog; on {
+			*o = fromManifests
+		}
+		return err
+	})
+}
+
+// openReader opens the store, and metadata to find segments by: the log, or else the manifests.
+func (a *app) openReader(ctx context.Context, from origin) (*session, error) {
 	s, err := a.configure()
 	if err != nil {
 		return nil, err
 	}
 	return s.finish(ctx, s.openSegments, func(ctx context.Context) error {
-		if fromStore {
+		if from == fromManifests {
 			return s.openIndex()
 		}
-		return s.openMetadata(ctx, false)
+		return s.openMetadata(ctx, filelog.OpenReadOnly)
 	})
 }
 
 // openLister opens what ls needs: the metadata without any request to the store, or the manifests.
-func (a *app) openLister(ctx context.Context, fromStore bool) (*session, error) {
-	if fromStore {
-		return a.openReader(ctx, true)
+func (a *app) openLister(ctx context.Context, from origin) (*session, error) {
+	if from == fromManifests {
+		return a.openReader(ctx, from)
 	}
 	s, err := a.configure()
 	if err != nil {
 		return nil, err
 	}
-	return s.finish(ctx, func(ctx context.Context) error { return s.openMetadata(ctx, false) })
+	return s.finish(ctx, func(ctx context.Context) error { return s.openMetadata(ctx, filelog.OpenReadOnly) })
 }
 
 // openWriter opens the store and the metadata log for writing.
@@ -115,7 +137,10 @@ func (a *app) openWriter(ctx context.Context) (*session, error) {
 	if err != nil {
 		return nil, err
 	}
-	return s.finish(ctx, s.openSegments, func(ctx context.Context) error { return s.openMetadata(ctx, true) })
+	return s.finish(ctx, s.openSegments, func(ctx context.Context) error {
+		s.ownLog = true // the file log is locked, the one in memory is nobody else's
+		return s.openMetadata(ctx, filelog.Open)
+	})
 }
 
 // finish runs the steps of an opening; if one fails, what the others opened is closed.
@@ -135,14 +160,12 @@ func (s *session) openIndex() error {
 }
 
 // openMetadata opens the log and a manager over it that follows every partition, and waits until it has read the log.
-func (s *session) openMetadata(ctx context.Context, write bool) (err error) {
+func (s *session) openMetadata(ctx context.Context, open openFileLog) (err error) {
 	switch s.metaLog.Kind {
 	case props.LogFile:
-		s.log, err = s.openFileLog(ctx, write)
-		s.ownLog = write
+		s.log, err = s.fileLog(ctx, open)
 	case props.LogMemory:
 		s.log = memlog.New(memlog.Options{Now: s.app.Now})
-		s.ownLog = true
 	default:
 		err = usagef("metadata.log=%s: this command has no such log yet; set metadata.log=file and metadata.log.dir", s.metaLog.Kind)
 	}
@@ -157,23 +180,17 @@ func (s *session) openMetadata(ctx context.Context, write bool) (err error) {
 	return m.WaitReady(ctx)
 }
 
-func (s *session) openFileLog(ctx context.Context, write bool) (rlmm.Log, error) {
-	o := filelog.Options{Logger: s.app.log, Now: s.app.Now}
-	if write {
-		return noTyped(filelog.Open(ctx, s.metaLog.Dir, o))
-	}
-	l, err := filelog.OpenReadOnly(ctx, s.metaLog.Dir, o)
+// openFileLog is filelog.Open or filelog.OpenReadOnly.
+type openFileLog func(ctx context.Context, dir string, o filelog.Options) (*filelog.Log, error)
+
+func (s *session) fileLog(ctx context.Context, open openFileLog) (rlmm.Log, error) {
+	l, err := open(ctx, s.metaLog.Dir, filelog.Options{Logger: s.app.log, Now: s.app.Now})
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, fmt.Errorf("there is no metadata log in %s: nothing was copied with this configuration yet, or metadata.log.dir is another; "+
 			"--from-store works from the store alone", s.metaLog.Dir)
 	}
-	return noTyped(l, err)
-}
-
-// noTyped keeps a nil *filelog.Log from becoming a Log that is not nil.
-func noTyped(l *filelog.Log, err error) (rlmm.Log, error) {
 	if err != nil {
-		return nil, err
+		return nil, err // not l, which would be a Log that is not nil
 	}
 	return l, nil
 }

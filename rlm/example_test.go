@@ -22,7 +22,7 @@ func Example() {
 	if err != nil {
 		panic(err)
 	}
-	defer os.RemoveAll(work)
+	defer func() { _ = os.RemoveAll(work) }()
 	dir, err := golden.CopyPartition(work, "orders-0") // a partition that a real broker wrote
 	if err != nil {
 		panic(err)
@@ -51,19 +51,19 @@ func tier(ctx context.Context, work, dir string) error {
 	if err != nil {
 		return err
 	}
-	defer segments.Close()
+	defer func() { _ = segments.Close() }()
 
 	// The metadata side: a durable log in a directory, and the manager over it.
 	log, err := filelog.Open(ctx, filepath.Join(work, "metadata"), filelog.Options{})
 	if err != nil {
 		return err
 	}
-	defer log.Close()
+	defer func() { _ = log.Close() }()
 	meta, err := rlmm.New(log, rlmm.Options{})
 	if err != nil {
 		return err
 	}
-	defer meta.Close(ctx)
+	defer func() { _ = meta.Close(ctx) }()
 
 	// What a broker does when it becomes leader, then the copy.
 	tp, err := rlm.PartitionOf(dir)
