@@ -26,7 +26,7 @@ type Options struct {
 	// MaxBytes is the most that entries may weigh together. Pinned entries count but are never evicted, so as long as pins last it may be exceeded.
 	// 0 keeps an entry only while it is pinned.
 	MaxBytes int64
-	// MaxEntries is the most entries, pinned ones apart; 0: as many as fit MaxBytes.
+	// MaxEntries is the most entries, with the same exception for pinned ones; 0: as many as fit MaxBytes.
 	MaxEntries int
 	// ExpireAfterAccess drops an entry that was not used for so long, ExpireAfterLoad one that was loaded so long ago, however much it is used;
 	// 0: never. They are looked at when the cache is used: no goroutine wakes up for them. Either needs Now.

@@ -20,6 +20,7 @@ import (
 // model is what a cache must look like from outside: a map, and the order in which entries without pins were last used.
 type model struct {
 	max     int64
+	most    int // entries; 0: any number
 	expire  time.Duration
 	now     time.Time
 	entries map[int]*modelEntry
@@ -86,7 +87,7 @@ func (m *model) unpin(e *modelEntry) {
 }
 
 func (m *model) fit() {
-	for m.weight() > m.max && len(m.order) > 0 {
+	for (m.weight() > m.max || m.most > 0 && len(m.entries) > m.most) && len(m.order) > 0 {
 		m.remove(m.order[0])
 	}
 }
@@ -112,11 +113,12 @@ func TestCache_MatchesModel(t *testing.T) {
 		}
 		m := &model{
 			max:     rapid.SampledFrom([]int64{0, 1, 4, 10}).Draw(t, "max pages") * page,
+			most:    rapid.SampledFrom([]int{0, 1, 3}).Draw(t, "max entries"),
 			expire:  rapid.SampledFrom([]time.Duration{5 * time.Second, time.Hour}).Draw(t, "expire"),
 			now:     time.Unix(0, 0),
 			entries: map[int]*modelEntry{},
 		}
-		c := New[int, []byte](Options{Budget: b, MaxBytes: m.max, ExpireAfterAccess: m.expire, Now: func() time.Time { return m.now }})
+		c := New[int, []byte](Options{Budget: b, MaxBytes: m.max, MaxEntries: m.most, ExpireAfterAccess: m.expire, Now: func() time.Time { return m.now }})
 		defer c.Close()
 		var pins []modelPin
 		key := rapid.IntRange(0, 7)
