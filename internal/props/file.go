@@ -2,7 +2,6 @@ package props
 
 import (
 	"errors"
-	"fmt"
 	"io"
 	"io/fs"
 	"maps"
@@ -176,11 +175,3 @@ func looksOurs(key string) bool {
 	}
 	return false
 }
-
-// Options returns o with the prefix of the storage side's keys.
-func (f *File) Options(o settings.Options) settings.Options {
-	o.Prefix = f.RSMPrefix
-	return o
-}
-
-func (f *File) String() string { return fmt.Sprintf("%s (%d keys)", f.Path, len(f.all)) }
