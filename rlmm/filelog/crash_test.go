@@ -73,6 +73,26 @@ func TestCrash_HolesInTheTail(t *testing.T) {
 	}
 }
 
+// TestCrash_GroupInsideATornOne: an event may hold the bytes of an older group, and be torn behind it.
+func TestCrash_GroupInsideATornOne(t *testing.T) {
+	b, ends, _ := content(t)
+	h, crc, err := parseHeader("x", b)
+	if err != nil {
+		t.Fatal(err)
+	}
+	st := newState(h, crc)
+	st.end = tail{pos: int64(len(b)), next: 5, epoch: 7, crc: be(b[ends[2]+4:])}
+	long := grow(t, b, &st, 7, 1, string(b[ends[0]:])+"and more")
+	for n := ends[3]; n < len(long); n++ {
+		if end := scanBytes(t, long[:n]); end != int64(ends[3]) {
+			t.Fatalf("cut at %d: the log ends at %d, want %d", n, end, ends[3])
+		}
+	}
+	if end := scanBytes(t, long); end != int64(len(long)) {
+		t.Fatalf("whole: the log ends at %d, want %d", end, len(long))
+	}
+}
+
 // TestCrash_ZeroTail: 1 to 8,192 zeros behind the last group are a torn tail.
 func TestCrash_ZeroTail(t *testing.T) {
 	b, _, values := content(t)

@@ -73,6 +73,26 @@ func TestDamage_WhileOpen(t *testing.T) {
 	}
 }
 
+// TestDamage_NoEventOfABadGroup: a group that is found bad at its second event delivers nothing of itself.
+func TestDamage_NoEventOfABadGroup(t *testing.T) {
+	b, ends, _ := content(t)
+	dir, path := writeLog(t, b)
+	l := mustOpen(t, dir, Options{}, nil)
+	g := b[ends[1]:ends[2]]
+	g[36+23+8] = 0 // the second event's offset is the first one's
+	copy(g[4:], be32(groupCRC(g)))
+	if err := os.WriteFile(path, b, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	f := l.Follow(map[int32]rlmm.Position{0: {Epoch: -1}})
+	defer func() { _ = f.Close() }()
+	if batch, err := f.Next(t.Context()); err != nil || len(batch.Events) != 1 {
+		t.Errorf("Next = %+v, %v, want the event before the damage alone", batch, err)
+	}
+	_, err := f.Next(t.Context())
+	wantCorrupt(t, "Next", err, path, int64(ends[1]))
+}
+
 // TestDamage_MoreThanOneGroupBehind: a crash leaves at most one group that is not whole.
 func TestDamage_MoreThanOneGroupBehind(t *testing.T) {
 	b, ends, _ := content(t)

@@ -25,6 +25,7 @@ func TestMain(m *testing.M) {
 // faults stands between a log and its files. A nil hook does what the file does. The hooks are changed under mu.
 type faults struct {
 	mu       sync.Mutex
+	read     func(f file, b []byte, off int64) (int, error)
 	write    func(f file, b []byte, off int64) (int, error)
 	sync     func(f file) error
 	truncate func(f file, size int64) error
@@ -55,6 +56,16 @@ func (x *faults) get() (func(file, []byte, int64) (int, error), func(file) error
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	return x.write, x.sync, x.truncate
+}
+
+func (f *faultFile) ReadAt(b []byte, off int64) (int, error) {
+	f.with.mu.Lock()
+	read := f.with.read
+	f.with.mu.Unlock()
+	if read != nil {
+		return read(f.file, b, off)
+	}
+	return f.file.ReadAt(b, off)
 }
 
 func (f *faultFile) WriteAt(b []byte, off int64) (int, error) {

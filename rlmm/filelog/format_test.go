@@ -1,6 +1,7 @@
 package filelog
 
 import (
+	"encoding/binary"
 	"encoding/hex"
 	"errors"
 	"hash/crc32"
@@ -124,3 +125,5 @@ func TestNewerFormat(t *testing.T) {
 }
 
 func be32(v uint32) []byte { return []byte{byte(v >> 24), byte(v >> 16), byte(v >> 8), byte(v)} }
+
+func be(b []byte) uint32 { return binary.BigEndian.Uint32(b) }

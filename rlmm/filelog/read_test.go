@@ -65,6 +65,147 @@ func TestReadOnly_Replaced(t *testing.T) {
 	}
 }
 
+// TestScan_WhileWritten: a reader without the lock may see a group half written and the ones behind it whole, when they come
+// between two of its reads.
+func TestScan_WhileWritten(t *testing.T) {
+	b, ends, _ := content(t)
+	half := append([]byte(nil), b...)
+	clear(half[ends[1]+20 : ends[2]])
+	reads := 0
+	changing := readerFunc(func(p []byte, off int64) (int, error) {
+		reads++
+		from := b
+		if reads == 1 {
+			from = half
+		}
+		return (&memFile{from}).ReadAt(p, off)
+	})
+	h, crc, err := parseHeader("x", b)
+	if err != nil {
+		t.Fatal(err)
+	}
+	at := headerTail(h, crc)
+	s := scanner{r: changing, name: "x", size: int64(len(b))}
+	if err := s.walk(t.Context(), &at, func(tail, group) {}); err != nil || at.pos != int64(len(b)) || reads < 3 {
+		t.Errorf("the log ends at %d after %d reads, %v, want %d", at.pos, reads, err, len(b))
+	}
+}
+
+type readerFunc func(b []byte, off int64) (int, error)
+
+func (f readerFunc) ReadAt(b []byte, off int64) (int, error) { return f(b, off) }
+
+// TestReadOnly_RewrittenInPlace: a follower finds its place again when a file of the same history has other positions.
+func TestReadOnly_RewrittenInPlace(t *testing.T) {
+	h, _ := example()
+	make := func(values ...string) []byte {
+		b := h.marshal()
+		_, crc, err := parseHeader("x", b)
+		if err != nil {
+			t.Fatal(err)
+		}
+		st := newState(h, crc)
+		for _, v := range values {
+			b = grow(t, b, &st, 7, 1, v)
+		}
+		return b
+	}
+	dir, path := writeLog(t, make("a long value", "b"))
+	l := mustOpenReadOnly(t, dir)
+	f := l.Follow(map[int32]rlmm.Position{0: {Epoch: -1}})
+	defer func() { _ = f.Close() }()
+	if b, err := f.Next(t.Context()); err != nil || b.Next[0].Offset != 2 {
+		t.Fatalf("%+v, %v", b, err)
+	}
+	if err := os.WriteFile(path, make("a", "b", "c"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	b, err := f.Next(t.Context())
+	if err != nil || len(b.Lost) > 0 || len(b.Events) != 1 || string(b.Events[0].Value) != "c" {
+		t.Errorf("Next = %+v, %v, want the event c", b, err)
+	}
+}
+
+// TestReadOnly_CutWhileRead: the last group is replaced between the look at the file and the read: that is not damage.
+func TestReadOnly_CutWhileRead(t *testing.T) {
+	b, _, _ := content(t)
+	h, crc, err := parseHeader("x", b)
+	if err != nil {
+		t.Fatal(err)
+	}
+	one := newState(h, crc)
+	first := grow(t, h.marshal(), &one, 7, 1, "a")
+	two, other := one, one
+	old, new := grow(t, first, &two, 7, 1, "b"), grow(t, first, &other, 8, 1, "longer than b")
+	dir, path := writeLog(t, first)
+	l := mustOpenReadOnly(t, dir)
+	x := &faults{}
+	l.parts[0].f = &faultFile{l.parts[0].f, x}
+	f := l.Follow(map[int32]rlmm.Position{0: {Epoch: -1}})
+	defer func() { _ = f.Close() }()
+	if _, err := f.Next(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(path, old, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := l.Bounds(t.Context(), []int32{0}); err != nil {
+		t.Fatal(err)
+	}
+	x.set(func(x *faults) {
+		x.read = func(file file, b []byte, off int64) (int, error) {
+			if len(b) > 4 { // not the look at the last checksum
+				x.set(func(x *faults) { x.read = nil })
+				if err := os.WriteFile(path, new, 0o600); err != nil {
+					t.Error(err)
+				}
+			}
+			return file.ReadAt(b, off)
+		}
+	})
+	batch, err := f.Next(t.Context())
+	if err != nil || len(batch.Lost) > 0 || len(batch.Events) != 1 || string(batch.Events[0].Value) != "longer than b" {
+		t.Errorf("Next = %+v, %v, want the group that is there now", batch, err)
+	}
+}
+
+// TestFollower_AssignDuringRead: what was read for an assignment that was replaced meanwhile is dropped.
+func TestFollower_AssignDuringRead(t *testing.T) {
+	x := &faults{}
+	l := mustOpen(t, t.TempDir(), Options{}, x)
+	mustAppend(t, l, 0, "a", "b")
+	f := l.Follow(map[int32]rlmm.Position{0: {Epoch: -1}})
+	defer func() { _ = f.Close() }()
+	x.set(func(x *faults) {
+		x.read = func(file file, b []byte, off int64) (int, error) {
+			x.set(func(x *faults) { x.read = nil })
+			f.Assign(nil)
+			f.Assign(map[int32]rlmm.Position{0: {Offset: 1, Epoch: -1}})
+			return file.ReadAt(b, off)
+		}
+	})
+	b, err := f.Next(t.Context())
+	if err != nil || len(b.Events) != 1 || string(b.Events[0].Value) != "b" || b.Next[0].Offset != 2 {
+		t.Errorf("Next = %+v, %v, want the event b alone", b, err)
+	}
+}
+
+// TestFollower_LossBehindEvents: a loss that is found after events were taken waits for the next batch, since it is to be
+// handled before the events of its own.
+func TestFollower_LossBehindEvents(t *testing.T) {
+	l := mustOpen(t, t.TempDir(), Options{}, nil)
+	at := mustAppend(t, l, 0, "a", "b")
+	taken := rlmm.Position{Offset: 1, Epoch: at.Epoch - 1}
+	s := step{from: &cursor{pos: rlmm.Position{Epoch: -1}}, to: cursor{pos: taken}, events: []rlmm.Event{{}}}
+	if err := l.advance(t.Context(), &s, batchBytes); err != nil || len(s.lost) > 0 || s.to.pos != taken {
+		t.Errorf("step with events: %+v, %v, want no loss yet", s, err)
+	}
+	s = step{from: &cursor{pos: taken}, to: cursor{pos: taken}}
+	if err := l.advance(t.Context(), &s, batchBytes); err != nil || len(s.lost) != 1 || len(s.events) != 2 {
+		t.Errorf("next step: %+v, %v, want the loss and everything from the start", s, err)
+	}
+}
+
 // TestCheck_BackupPutBack: a directory restored from a backup and grown again to the same offsets is another history.
 func TestCheck_BackupPutBack(t *testing.T) {
 	dir, now := t.TempDir(), clock()
