@@ -443,3 +443,31 @@ func BenchmarkGet_MissWithReuse(b *testing.B) {
 		h.Release()
 	}
 }
+
+func TestHandle_PinAgainOnlyWhileTheEntryIsThere(t *testing.T) {
+	b := budget(t, 8)
+	c := newCache(t, Options{Budget: b, MaxBytes: 8 * page})
+	h := get(t, c, b, 1, 2)
+	if h.Pin() {
+		t.Error("a handle that is pinned was pinned again")
+	}
+	h.Release()
+	if !h.Pin() {
+		t.Fatal("the entry is there and could not be pinned again")
+	}
+	if s := c.Stats(); s.PinnedBytes != 2*page {
+		t.Errorf("%d bytes are pinned, want those of the entry", s.PinnedBytes)
+	}
+	c.Delete(1)
+	h.Release()
+	h.Release()
+	if h.Pin() {
+		t.Error("an entry that has left the cache was pinned")
+	}
+	if s := c.Stats(); s.PinnedBytes != 0 || s.LingeringBytes != 0 || s.Entries != 0 {
+		t.Errorf("%+v after all was released", s)
+	}
+	if s := b.Stats(); s.InUseBytes != 0 {
+		t.Errorf("%d bytes of the budget are still in use", s.InUseBytes)
+	}
+}

@@ -15,7 +15,7 @@ import (
 )
 
 // defaultZstdLevel was chosen by measuring: docs/performance.md.
-const defaultZstdLevel = "3"
+const defaultZstdLevel = "1"
 
 // DefaultChunkBytes is the chunk size where none is given: what Aiven's documentation recommends to begin with.
 const DefaultChunkBytes = 4 << 20

@@ -44,7 +44,7 @@ func TestParseConfig_AivensPropertiesMeanWhatTheySay(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := Config{
-		ChunkBytes: 4 << 20, KeyPrefix: "tiered/", MaskPrefix: true, Compression: true, Heuristic: true, ZstdLevel: 3,
+		ChunkBytes: 4 << 20, KeyPrefix: "tiered/", MaskPrefix: true, Compression: true, Heuristic: true, ZstdLevel: 1,
 		Encryption: true, ActiveKey: "k2", KeyFiles: []KeyFile{{"k1", "/k1.pub", "/k1.key"}, {"k2", "/k2.pub", "/k2.key"}},
 		CustomFields: []string{"REMOTE_SIZE"}, UploadBytesPerSecond: 100 << 20, PrefetchBytes: 16 << 20,
 		Chunks:    CacheConfig{Max: AtMost(1 << 30), Retention: -time.Millisecond, Timeout: 10 * time.Second},

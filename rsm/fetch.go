@@ -76,12 +76,13 @@ type logStream struct {
 	caller context.Context //nolint:containedctx // an io.Reader has no other way to get it
 	ctx    context.Context //nolint:containedctx // the same, ended by Close
 	cancel context.CancelFunc
-	pos    int64    // of the next byte
-	end    int64    // of the last byte, inclusive
-	at     int      // chunk that the last Read was in; -1: none yet
-	stands chunkKey // the same chunk
-	window int      // chunks that are loaded or on their way, the one being read included
-	begun  bool     // bytes were delivered: the stream stays with the copy of the segment that they came from
+	pos    int64        // of the next byte
+	end    int64        // of the last byte, inclusive
+	at     int          // chunk that the last Read was in; -1: none yet
+	stands chunkKey     // the same chunk
+	h      *chunkHandle // of it, not pinned between Reads; nil: none yet
+	window int          // chunks that are loaded or on their way, the one being read included
+	begun  bool         // bytes were delivered: the stream stays with the copy of the segment that they came from
 
 	versionMu sync.Mutex
 	version   string // of the .log object, from the first request
@@ -125,11 +126,11 @@ func (s *logStream) chunk() (*chunkHandle, int, error) {
 		last = max(n, min(last, x.Chunks()-1))
 		if n != s.at {
 			s.move(n, last)
-		} else if h := s.r.m.chunks.cache.Peek(s.stands); h != nil {
-			return h, n, nil // the usual case, and the cheap one: a hit is counted once for each chunk that a stream comes to
+		} else if s.h != nil && s.h.Pin() {
+			return s.h, n, nil // the usual case, and the cheap one: a hit is counted once for each chunk that a stream comes to
 		}
 		h, err := s.r.m.chunks.get(s.ctx, s, n, min(last, n+s.window-1))
-		if err == nil {
+		if s.h = h; err == nil {
 			return h, n, nil
 		}
 		if tried || s.begun {

@@ -547,3 +547,22 @@ func TestFetch_ASegmentAboveTheBudgetIsToldApartFromDamage(t *testing.T) {
 		t.Errorf("%v, want ErrTooLarge naming %s", err, keyMemoryBudget)
 	}
 }
+
+func TestFetch_ReadsOfOneChunkAllocateNothing(t *testing.T) {
+	r := newRig(t, Config{ChunkBytes: 1 << 20, Compression: true, Encryption: true})
+	md, data, _ := segmentOf(90, 1<<20)
+	fin := r.mustCopy(t, md, data)
+	rc, err := r.Fetch(t.Context(), fin, 0, remotelog.ToEnd)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer rc.Close()
+	p := make([]byte, 1000)
+	if n := testing.AllocsPerRun(100, func() {
+		if _, err := io.ReadFull(rc, p); err != nil {
+			t.Fatal(err)
+		}
+	}); n != 0 {
+		t.Errorf("%v allocations for each Read, want none", n)
+	}
+}

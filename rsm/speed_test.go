@@ -112,7 +112,7 @@ func (p *plainLoop) decode(t testing.TB, size int) sample {
 	return p.run(t, size, func(codec *chunking.Codec, w, i int) error {
 		frame, err := p.key.Open(p.bufs[w][:0], p.stored[i])
 		if err == nil {
-			_, err = codec.Decompress(p.bufs[p.workers+w][:0], frame, speedChunk)
+			_, err = codec.Decompress(p.bufs[len(p.bufs)-1-w][:0], frame, speedChunk)
 		}
 		return err
 	})
@@ -222,4 +222,28 @@ func TestBench_CopyAndFetchAgainstThePlainLoop(t *testing.T) {
 	if copyRatio < floor || fetchRatio < floor {
 		t.Errorf("copy is %.2f and fetch %.2f of the plain loop, want %.2f", copyRatio, fetchRatio, floor)
 	}
+}
+
+// TestBench_ZstdLevels measures what compression.zstd.level costs and gains on Kafka data: docs/performance.md says what was chosen.
+func TestBench_ZstdLevels(t *testing.T) {
+	need.Bench(t)
+	const rounds = 4
+	unit := kafkaData(42, speedUnit)
+	var b strings.Builder
+	fmt.Fprintf(&b, "\n%d MiB of JSON events in batches, chunks of %d MiB, one processor (its time, median of %d rounds)\n", speedUnit>>20, speedChunk>>20, rounds-1)
+	for _, level := range []int{1, 3, 6, 10} {
+		loop := newPlainLoop(t, unit, level)
+		loop.workers = 1
+		stored := 0
+		for _, c := range loop.stored {
+			stored += len(c)
+		}
+		var enc, dec []sample
+		for range rounds {
+			enc, dec = append(enc, loop.encode(t, speedUnit)), append(dec, loop.decode(t, speedUnit))
+		}
+		fmt.Fprintf(&b, "level %2d: ratio %.2f, compress and seal %4.0f MB/s, open and decompress %5.0f MB/s, %5.1f MiB for each pair of codecs\n", level,
+			float64(speedUnit)/float64(stored), rate(speedUnit, median(enc).cpu), rate(speedUnit, median(dec).cpu), float64(chunking.PairBytes(level, speedChunk))/(1<<20))
+	}
+	t.Log(b.String())
 }
