@@ -60,6 +60,7 @@
 //
 // Idle buffers stay within the limit: buffers in use + memory charged with [Reservation.Charge] + idle buffers <= A at any time. Bytes that are reserved but not
 // yet made into buffers do not count here, so a reservation finds the idle buffers of the last one. When a buffer of a size without idle ones
-// is asked for and there is no room, the buffers idle for longest are dropped to the garbage collector. Until it runs they are still resident;
-// programs bound that with Go's soft memory limit.
+// is asked for and there is no room, the buffers idle for longest are dropped. They stay resident until the garbage collector runs, so the budget
+// runs it once they come to an eighth of A, and at least 8 MiB: what is resident is then within limit + A/8 and what the allocator's fragments add,
+// whatever GOGC says. Buffers of a few sizes are never dropped in a steady state, so ask for a whole chunk's buffer where the last chunk is shorter.
 package membudget

@@ -1,6 +1,7 @@
 package membudget
 
 import (
+	"runtime"
 	"slices"
 	"unsafe"
 )
@@ -138,10 +139,14 @@ func (r *Reservation) Buffer(n int) []byte {
 	return buf[:n]
 }
 
-// fresh makes a buffer that is counted already, off the lock: the runtime may have to clear megabytes.
+// fresh makes a buffer that is counted already, off the lock: the runtime may have to clear megabytes, or to collect what was dropped first.
 func (b *Budget) fresh(size int64) []byte {
+	collect := b.pool.takeGarbage()
 	b.mu.Unlock()
 	defer b.mu.Lock()
+	if collect {
+		runtime.GC()
+	}
 	return make([]byte, size)
 }
 

@@ -2,6 +2,9 @@ package membudget
 
 import (
 	"math"
+	"runtime"
+	"runtime/debug"
+	"runtime/metrics"
 	"sync"
 	"testing"
 )
@@ -201,6 +204,35 @@ func TestPool_DropsWhatIsIdleForLongest(t *testing.T) {
 		t.Error("the newest was dropped")
 	}
 	r.Release()
+}
+
+// With the collector off, only the budget's own collections keep dropped and forgotten buffers from piling up.
+func TestPool_CollectsWhatItDrops(t *testing.T) {
+	defer debug.SetGCPercent(debug.SetGCPercent(-1))
+	defer debug.SetMemoryLimit(debug.SetMemoryLimit(math.MaxInt64))
+	heap := func() uint64 {
+		s := []metrics.Sample{{Name: "/memory/classes/heap/objects:bytes"}}
+		metrics.Read(s)
+		return s[0].Value.Uint64()
+	}
+	runtime.GC()
+	before := heap()
+	const limit = 64 << 20
+	b := whole(t, limit, Needs{})
+	for i := range 100 {
+		r := mustReserve(t, b, Copy, 48<<20)
+		buf := r.Buffer((16 + i%16) << 20) // never the size of one that is idle
+		if i%2 == 0 {
+			r.Return(buf)
+		}
+		r.Release()
+		if got := heap() - before; got > limit+limit/garbageShare+32<<20 { // one buffer may come on top before the next collection
+			t.Fatalf("after %d buffers the heap has grown by %d bytes, the limit is %d", i+1, got, limit)
+		}
+	}
+	if s := b.Stats(); s.Collected == 0 || s.Collected > 100 {
+		t.Errorf("got %+v, want some collections", s)
+	}
 }
 
 func TestSteadyState_AllocatesNothing(t *testing.T) {

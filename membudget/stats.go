@@ -21,6 +21,7 @@ type Stats struct {
 	Reclaims                  uint64 // calls of reclaimers
 	ReclaimedBytes            int64  // what they reported
 	Fresh, Reused, Dropped    uint64 // buffers made, taken from the pool, dropped from it to make room
+	Collected                 uint64 // garbage collections for what was dropped
 }
 
 // Stats returns the present numbers.
@@ -33,7 +34,7 @@ func (b *Budget) Stats() Stats {
 		InUseBytes: b.pool.inUse, IdleBytes: b.pool.idle,
 		Waits: b.counts.waits, Cancelled: b.counts.cancelled, Refused: b.counts.refused,
 		Reclaims: b.counts.reclaims, ReclaimedBytes: b.counts.reclaimed,
-		Fresh: b.pool.fresh, Reused: b.pool.reused, Dropped: b.pool.dropped,
+		Fresh: b.pool.fresh, Reused: b.pool.reused, Dropped: b.pool.dropped, Collected: b.pool.collected,
 	}
 	for _, w := range b.queue {
 		if w.class == Copy {
