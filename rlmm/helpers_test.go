@@ -1,9 +1,12 @@
 package rlmm_test
 
 import (
+	"bytes"
 	"context"
 	"encoding/binary"
+	"encoding/json"
 	"iter"
+	"os"
 	"slices"
 	"testing"
 	"time"
@@ -191,4 +194,29 @@ func raw(t testing.TB, log rlmm.Log, r rlmm.Record) rlmm.Position {
 		t.Fatal(err)
 	}
 	return pos
+}
+
+type goldenValue struct {
+	partition int32
+	value     []byte
+}
+
+// goldenValues are the values of a topic that a real broker wrote, in the order of each metadata partition.
+func goldenValues(t testing.TB, version string) (out []goldenValue) {
+	t.Helper()
+	raw, err := os.ReadFile("testdata/remote-log-metadata-" + version + ".jsonl")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for line := range bytes.Lines(raw) {
+		var r struct {
+			Partition int32
+			Value     []byte
+		}
+		if err := json.Unmarshal(line, &r); err != nil {
+			t.Fatal(err)
+		}
+		out = append(out, goldenValue{r.Partition, r.Value})
+	}
+	return out
 }
