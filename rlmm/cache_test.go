@@ -21,9 +21,9 @@ func withoutMeaning() map[int]string {
 		19: "an added segment is a value and cannot be null; a zero one is refused: TestScenario19And21_ZeroValuesAreInvalidArgument",
 		21: "an update is a value and cannot be null; a zero one is refused: TestScenario19And21_ZeroValuesAreInvalidArgument",
 		67: "a Manager is configured by New, once",
-		73: "the reader's loop is not public; Close ends a Next that waits: TestScenario72And73_CloseWithoutAssignmentAndTwice",
+		73: "the reader's loop is not public; Close ends a Next that waits: TestScenario58And72And73_CloseWithoutAssignmentAndTwice",
 		74: "there is no assignment entry with flags; assigning a partition again changes nothing: TestScenario74_AssigningAgainChangesNothing",
-		77: "there is no loop that iterates an assignment: TestScenario77_AssignmentWhileTheLogIsRead changes it under -race",
+		77: "there is no loop that iterates an assignment: TestScenario77And87_AssignmentAndCloseWhileTheLogIsRead changes it under -race",
 		82: "a partition added later is loaded by a second follower: TestScenario82_PartitionAddedLaterIsLoadedFromTheStart checks what was applied",
 	}
 }

@@ -131,6 +131,34 @@ func TestWaitReady_NamesWhatLagsByHowMuchAndWhy(t *testing.T) {
 	})
 }
 
+func TestScenario25_WaitersReturnWhenThePartitionIsReady(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		log := newScripted(1)
+		tp := kafkaTopic(t, 0)
+		raw(t, log, &rlmm.SegmentRecord{Metadata: seg(tp, 1, 0, 9, 0, 0)})
+		wait, release := hold()
+		log.onNext(wait)
+		m := newManager(t, log, rlmm.Options{})
+		if err := m.OnLeadershipChange([]remotelog.TopicIDPartition{tp}, nil); err != nil {
+			t.Fatal(err)
+		}
+		waited := make(chan error, 1)
+		go func() {
+			ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
+			defer cancel()
+			waited <- m.WaitReady(ctx, tp)
+		}()
+		settle()
+		if m.IsReady(tp) {
+			t.Error("ready before it was read")
+		}
+		release()
+		if err := <-waited; err != nil || !m.IsReady(tp) {
+			t.Errorf("WaitReady: %v, ready %v", err, m.IsReady(tp))
+		}
+	})
+}
+
 // A log that was cut below the target would keep a partition waiting forever: the end is asked for again.
 func TestManager_TargetFollowsALogThatIsShorterNow(t *testing.T) {
 	bubble(t, func(t *testing.T) {

@@ -247,7 +247,7 @@ func (r *modelRun) done(got, want bool, what string) {
 	if got != want {
 		r.t.Fatalf("seed %d: %s: applied %v, want %v", r.seed, what, got, want)
 	}
-	if r.rng.IntN(4) == 0 {
+	if r.rng.IntN(8) == 0 {
 		r.check()
 	}
 }
@@ -276,7 +276,7 @@ func (r *modelRun) segment(start, end int64, epochs []remotelog.LeaderEpoch) rem
 // TestModel_WellFormedHistoriesHaveKafkasAnswers: contiguous segments; after a leader change some are copied again as a part of
 // a longer one, and the shorter ones are deleted before the longer one is. Every answer is Kafka's.
 func TestModel_WellFormedHistoriesHaveKafkasAnswers(t *testing.T) {
-	for seed := range uint64(modelSeeds(2000)) {
+	for seed := range uint64(modelSeeds(1500)) {
 		r := newModelRun(t, seed, true)
 		var lineage []remotelog.LeaderEpoch // of the log
 		within := func(start, end int64) (es []remotelog.LeaderEpoch) {
@@ -344,7 +344,7 @@ func TestModel_WellFormedHistoriesHaveKafkasAnswers(t *testing.T) {
 // covering segment is found; listings have everything.
 func TestModel_AnyHistory(t *testing.T) {
 	differs := 0
-	for seed := range uint64(modelSeeds(3000)) {
+	for seed := range uint64(modelSeeds(2000)) {
 		r := newModelRun(t, seed, false)
 		r.anyHistory()
 		r.check()
