@@ -182,6 +182,10 @@ func TestScenario75And76_AssignThreeAndRemoveOne(t *testing.T) {
 }
 
 func TestScenario77And87_AssignmentAndCloseWhileTheLogIsRead(t *testing.T) {
+	bubble(t, assignmentAndClose)
+}
+
+func assignmentAndClose(t *testing.T) {
 	log := memlog.New(memlog.Options{Partitions: 5})
 	m := mustNew(t, log)
 	var wg sync.WaitGroup
@@ -199,6 +203,7 @@ func TestScenario77And87_AssignmentAndCloseWhileTheLogIsRead(t *testing.T) {
 		}
 	})
 	wg.Wait()
+	settle()
 	if err := m.WaitReady(within(t)); err != nil {
 		t.Fatal(err)
 	}
