@@ -92,7 +92,7 @@ func (b *body) readOnce(cur io.Reader, p []byte) (int, error) {
 	if n < 0 || n > len(p) {
 		return 0, Errorf(Internal, "the driver's stream says that it read %d bytes into %d", n, len(p))
 	}
-	if err == io.EOF { //nolint:errorlint // io.Reader demands io.EOF itself
+	if err == io.EOF {
 		err = io.ErrUnexpectedEOF
 	}
 	return n, err

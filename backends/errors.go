@@ -44,7 +44,7 @@ func (e *Error) Error() string {
 		b.WriteString(s + ": ")
 	}
 	text := e.Code.Error()
-	if e.Err != nil && e.Err != error(e.Code) {
+	if c, bare := e.Err.(Code); e.Err != nil && (!bare || c != e.Code) { //nolint:errorlint // the cause itself
 		why := e.mask.text(e.Err.Error())
 		if strings.HasPrefix(why, text) { // a driver's *Error that a join or a wrapping hides says it already
 			text = why

@@ -66,7 +66,7 @@ func TestStore_ErrorsAreWrappedOnce(t *testing.T) {
 					t.Errorf("code %v: errors.Is is wrong", c)
 				}
 			}
-			if ev := obs.last(t); ev.Op != backends.OpStat || ev.Code != tt.code || ev.Err != err || ev.Key != "k" {
+			if ev := obs.last(t); ev.Op != backends.OpStat || ev.Code != tt.code || ev.Err.Error() != err.Error() || ev.Key != "k" {
 				t.Errorf("observed %+v", ev)
 			}
 		})

@@ -20,7 +20,7 @@ func ExampleRegistry_Open() {
 		fmt.Println(err)
 		return
 	}
-	defer os.RemoveAll(root)
+	defer func() { _ = os.RemoveAll(root) }()
 
 	var reg backends.Registry
 	if err := errors.Join(reg.Register(fs.Factory()), reg.Register(mem.Factory())); err != nil {

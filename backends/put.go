@@ -114,7 +114,7 @@ func (b *source) Read(p []byte) (int, error) {
 	}
 	n, err := b.r.Read(p)
 	b.n += int64(max(0, n))
-	if err != nil && err != io.EOF { //nolint:errorlint // io.Reader demands io.EOF itself
+	if err != nil && err != io.EOF {
 		b.err = err
 		return n, err
 	}

@@ -29,7 +29,7 @@ type cause struct{ err error }
 func (c cause) Error() string { return c.err.Error() }
 
 func (c cause) Is(target error) bool {
-	if _, ok := target.(Code); ok || target == fs.ErrNotExist { //nolint:errorlint // the target itself
+	if _, ok := target.(Code); ok || target == fs.ErrNotExist {
 		return false
 	}
 	return errors.Is(c.err, target)
@@ -82,14 +82,14 @@ func (r *run) callerError(errs []error) error {
 func (r *run) coded(err error) error {
 	out := Error{Code: codeFor(err), Err: err}
 	if c, ok := errors.AsType[coder](err); ok {
-		if e, ok := c.(*Error); ok { //nolint:errorlint // found by AsType
+		if e, ok := c.(*Error); ok {
 			out = *e
-			if error(e) != err {
+			if direct, ok := err.(*Error); !ok || direct != e { //nolint:errorlint // err itself, not what it wraps
 				out.Err = err
 			}
 		}
 	}
-	if out.Err == error(out.Code) {
+	if bare, ok := out.Err.(Code); ok && bare == out.Code { //nolint:errorlint // the cause itself
 		out.Err = nil
 	}
 	if out.Err != nil {

@@ -99,16 +99,16 @@ func childFull(root string, starve func() error) error {
 		read := 0
 		_, err := d.Put(context.Background(), "a/old", readerFunc(func(p []byte) (int, error) { read += len(p); return len(p), nil }), backends.PutOptions{Size: size})
 		if !errors.Is(err, backends.Exhausted) {
-			return fmt.Errorf("put of size %d: got %v, want Exhausted", size, err)
+			return fmt.Errorf("put of size %d: got %w, want Exhausted", size, err)
 		}
 		fmt.Printf("size %d: read %d bytes: %v\n", size, read, err)
 	}
 	st, err := d.Stat(context.Background(), "a/old")
 	if err != nil || st.Size != int64(len(old)) {
-		return fmt.Errorf("the old object: %+v, %v", st, err)
+		return fmt.Errorf("the old object: %+v, %w", st, err)
 	}
 	if ups, err := d.ListUploads(context.Background(), ""); err != nil || len(ups) > 0 {
-		return fmt.Errorf("left behind: %v, %v", ups, err)
+		return fmt.Errorf("left behind: %v, %w", ups, err)
 	}
 	if err := d.Delete(context.Background(), "a/old"); err != nil {
 		return fmt.Errorf("delete in a full store: %w", err)

@@ -95,7 +95,7 @@ func (d *Driver) removeDir(dir string) error {
 	if err != nil {
 		return err
 	}
-	defer up.Close() // only for its descriptor
+	defer func() { _ = up.Close() }() // only for its descriptor
 	d.dirs.forget(dir)
 	return rmdirAt(up, path.Base(dir))
 }

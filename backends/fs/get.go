@@ -91,9 +91,9 @@ func (b *body) Read(p []byte) (int, error) {
 	n, err := b.r.Read(p[:min(len(p), readStep)])
 	b.left -= int64(n)
 	switch {
-	case n > 0 && (err == nil || err == io.EOF): //nolint:errorlint // io.Reader demands io.EOF itself
+	case n > 0 && (err == nil || err == io.EOF):
 		return n, nil
-	case err == io.EOF: //nolint:errorlint // as above
+	case err == io.EOF:
 		return n, fmt.Errorf("the file became shorter while it was read: %w", io.ErrUnexpectedEOF)
 	case err != nil:
 		return n, classify(err)

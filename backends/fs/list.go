@@ -69,7 +69,7 @@ type level struct {
 func (w *walk) run() error {
 	start := w.prefix[:strings.LastIndexByte(w.prefix, '/')+1]
 	if start != "" && backends.CheckKey(w.d.Properties(), start+"x") != nil {
-		return nil // no key starts like that
+		return nil //nolint:nilerr // no key starts like that
 	}
 	if err := w.descend(start); err != nil {
 		return err
@@ -112,7 +112,7 @@ func (w *walk) visit(full string) error {
 	case isAny(err, syscall.ENOENT, syscall.ENOTDIR, syscall.ELOOP):
 		return nil // gone meanwhile, or a link to nowhere
 	case err != nil && !isErrno(err):
-		return nil // a link that leads out of the root
+		return nil // a link that leads out of the root is no object
 	case err != nil:
 		return classify(err)
 	case st.Mode().IsRegular():
@@ -143,7 +143,7 @@ func (w *walk) read(l *level) error {
 	if err != nil {
 		return classify(err)
 	}
-	defer f.Close() // read only
+	defer func() { _ = f.Close() }() // read only
 	for {
 		entries, err := f.ReadDir(dirStep)
 		for _, e := range entries {

@@ -46,7 +46,7 @@ func (d *Driver) Put(ctx context.Context, key string, body io.Reader, opts backe
 	if err := d.live(ctx); err != nil {
 		return backends.Info{}, err
 	}
-	if err := t.publish(key, opts.IfAbsent); err != nil {
+	if err := t.publish(key, opts); err != nil {
 		return backends.Info{}, err
 	}
 	if err := d.syncParents(key); err != nil {
@@ -87,7 +87,7 @@ func (t *temp) fill(ctx context.Context, body io.Reader, opts backends.PutOption
 		if err := w.write(buf[:n]); err != nil {
 			return err
 		}
-		if rerr == io.EOF { //nolint:errorlint // io.Reader demands io.EOF itself
+		if rerr == io.EOF { //nolint:errorlint // an error of the body that wraps io.EOF is not the end
 			return w.verify(opts.CRC32C)
 		}
 		if rerr != nil {
@@ -193,9 +193,9 @@ func (d *Driver) nextTime() time.Time {
 
 // publish gives the temp file its name. Deletes prune emptied directories, so a directory may go away between making it and moving the
 // file there: then both are done again.
-func (t *temp) publish(key string, ifAbsent bool) error {
+func (t *temp) publish(key string, opts backends.PutOptions) error {
 	for range maxTries {
-		err := t.move(key, ifAbsent)
+		err := t.move(key, opts)
 		switch {
 		case err == nil:
 			t.published = true
@@ -210,7 +210,7 @@ func (t *temp) publish(key string, ifAbsent bool) error {
 			}
 		case isAny(err, syscall.ENOTDIR):
 			return backends.Errorf(backends.InvalidArgument, "a part of the key is an object already, which a file system cannot hold: %w", err)
-		case ifAbsent && isAny(err, syscall.EPERM, syscall.EOPNOTSUPP, syscall.ENOSYS):
+		case opts.IfAbsent && isAny(err, syscall.EPERM, syscall.EOPNOTSUPP, syscall.ENOSYS):
 			return backends.Errorf(backends.Unsupported, "this file system has no hard links, which IfAbsent needs: %w", err)
 		default:
 			return classify(err)
@@ -219,8 +219,8 @@ func (t *temp) publish(key string, ifAbsent bool) error {
 	return backends.Errorf(backends.Unavailable, "directories were removed by others %d times in a row", maxTries)
 }
 
-func (t *temp) move(key string, ifAbsent bool) error {
-	if ifAbsent {
+func (t *temp) move(key string, opts backends.PutOptions) error {
+	if opts.IfAbsent {
 		return t.d.root.Link(t.name, key) // the temp name is removed by discard
 	}
 	err := t.d.root.Rename(t.name, key)

@@ -50,7 +50,7 @@ func asNobody(t *testing.T, f func()) {
 }
 
 func TestRoot_ThatCannotBeWritten(t *testing.T) {
-	root, err := os.MkdirTemp("", "tierkit-fs") // t.TempDir lies below a directory that others cannot enter
+	root, err := os.MkdirTemp("", "tierkit-fs") //nolint:usetesting // others cannot enter what t.TempDir lies below
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -60,7 +60,7 @@ func TestRoot_ThatCannotBeWritten(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, dir := range []string{root, filepath.Join(root, "a"), filepath.Join(root, ".tierkit"), filepath.Join(root, ".tierkit/tmp"), filepath.Join(root, "lost+found")} {
-		mode := os.FileMode(0o555) //nolint:gosec // others read it
+		mode := os.FileMode(0o555)
 		if strings.HasSuffix(dir, "lost+found") {
 			mode = 0
 		}

@@ -3,6 +3,7 @@
 package fs
 
 import (
+	"errors"
 	"os"
 	"syscall"
 	"unsafe"
@@ -22,7 +23,6 @@ func rmdirAt(dir *os.File, name string) error {
 		return err
 	}
 	err = control(dir, func(fd uintptr) error {
-		//nolint:gosec // unlinkat(2) with AT_REMOVEDIR, arguments as the manual has them
 		_, _, errno := syscall.Syscall(sysUnlinkat, fd, uintptr(unsafe.Pointer(p)), atRemoveDir)
 		if errno != 0 {
 			return errno
@@ -42,7 +42,9 @@ func control(f *os.File, call func(fd uintptr) error) error {
 		return err
 	}
 	cerr := c.Control(func(fd uintptr) {
-		for err = call(fd); err == syscall.EINTR; err = call(fd) { //nolint:errorlint // straight from the system call
+		err = syscall.EINTR
+		for errors.Is(err, syscall.EINTR) {
+			err = call(fd)
 		}
 	})
 	if cerr != nil {

@@ -143,7 +143,7 @@ func (d *Driver) temps(ctx context.Context, f func(name string, st os.FileInfo) 
 	if err != nil {
 		return classify(err)
 	}
-	defer dir.Close() // read only
+	defer func() { _ = dir.Close() }() // read only
 	for {
 		if err := d.live(ctx); err != nil {
 			return err
@@ -159,7 +159,7 @@ func (d *Driver) temps(ctx context.Context, f func(name string, st os.FileInfo) 
 				return ferr
 			}
 		}
-		if err == io.EOF { //nolint:errorlint // as documented by os
+		if err == io.EOF {
 			return nil
 		}
 		if err != nil {
@@ -195,7 +195,7 @@ func (d *Driver) removeUnheld(name string) (removed bool, err error) {
 	if err != nil {
 		return false, err
 	}
-	defer f.Close() // only the lock
+	defer func() { _ = f.Close() }() // only the lock
 	if err := tryLock(f); err != nil {
 		if errors.Is(err, syscall.EWOULDBLOCK) || noLocks(err) {
 			return false, nil

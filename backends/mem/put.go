@@ -63,7 +63,7 @@ func (d *Driver) gather(ctx context.Context, body io.Reader, opts backends.PutOp
 			return nil, cerr
 		}
 		*charged += int64(n)
-		if err == io.EOF { //nolint:errorlint // io.Reader demands io.EOF itself
+		if err == io.EOF {
 			break
 		}
 		if err != nil {

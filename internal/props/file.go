@@ -47,7 +47,7 @@ func read(path string) ([]byte, error) {
 		}
 		return nil, err
 	}
-	defer f.Close() // read only
+	defer func() { _ = f.Close() }() // read only
 	data, err := io.ReadAll(io.LimitReader(f, MaxBytes+1))
 	if pe, ok := errors.AsType[*fs.PathError](err); ok {
 		return nil, pe.Err
@@ -92,7 +92,7 @@ func (f *File) split() bool {
 	for key, value := range f.all {
 		// Java cuts both prefixes independently; where one begins with the other the longer one means the key.
 		inRSM, inRLMM := strings.HasPrefix(key, rsm), strings.HasPrefix(key, rlmm)
-		if inRSM && !(inRLMM && len(rlmm) > len(rsm)) {
+		if inRSM && (!inRLMM || len(rlmm) <= len(rsm)) {
 			f.RSM[key[len(rsm):]] = value
 		} else if inRLMM {
 			f.RLMM[key[len(rlmm):]] = value

@@ -94,10 +94,10 @@ func (s *Setting) parseBounded(text string) (v any, why string) {
 
 // parseNumber reads an Int, Bytes or Duration (in nanoseconds).
 func parseNumber(t Type, text string) (n int64, why string) {
-	switch t {
-	case TypeBytes:
+	if t == TypeBytes {
 		return parseBytes(text)
-	case TypeDuration:
+	}
+	if t == TypeDuration {
 		return parseDuration(text)
 	}
 	n, err := strconv.ParseInt(text, 10, 64)

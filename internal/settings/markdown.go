@@ -55,7 +55,12 @@ func (s *Setting) Meaning() string {
 
 func quoted(names []string) string { return "`" + strings.Join(names, "`, `") + "`" }
 
-// cell makes text fit into one cell of a Markdown table.
+// cell makes text fit into one cell of a Markdown table: one line, no bar, and no "<" that would pass for a tag outside of code.
 func cell(s string) string {
-	return strings.ReplaceAll(strings.Join(strings.Fields(s), " "), "|", `\|`)
+	s = strings.ReplaceAll(strings.Join(strings.Fields(s), " "), "|", `\|`)
+	parts := strings.Split(s, "`")
+	for i := 0; i < len(parts); i += 2 {
+		parts[i] = strings.ReplaceAll(parts[i], "<", "&lt;")
+	}
+	return strings.Join(parts, "`")
 }

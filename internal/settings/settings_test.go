@@ -133,7 +133,7 @@ func TestValues_WrongNameOrTypePanics(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, f := range map[string]func(){
-		"unknown name": func() { v.String("nmae") },
+		"unknown name": func() { v.String("no.such") },
 		"other type":   func() { v.String("count") },
 		"no id":        func() { v.IDs("name") },
 		"bad table":    func() { _, _ = Parse([]Setting{{Name: "x", Type: "y", Doc: "z"}}, nil, Options{}) },
@@ -294,7 +294,7 @@ func TestNearest(t *testing.T) {
 func TestMarkdown(t *testing.T) {
 	var b bytes.Buffer
 	err := Markdown(&b, []Setting{
-		{Name: "a", Type: TypeBytes, Default: "4MiB", Min: "1", Doc: "One | two.\nThree.", Conflicts: []string{"b"}},
+		{Name: "a", Type: TypeBytes, Default: "4MiB", Min: "1", Doc: "One | two.\nThree <a> `<b>`.", Conflicts: []string{"b"}},
 		{Name: "b", Type: TypeSecret, Required: true, Doc: "Secret."},
 		{Name: "c", Type: TypeInt, NoEffect: "it is gone"},
 	})
@@ -302,7 +302,7 @@ func TestMarkdown(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := "| setting | type | default | allowed | meaning |\n| --- | --- | --- | --- | --- |\n" +
-		"| `a` | bytes | `4MiB` | 1 or more | One \\| two. Three. Not together with `b`. |\n" +
+		"| `a` | bytes | `4MiB` | 1 or more | One \\| two. Three &lt;a> `<b>`. Not together with `b`. |\n" +
 		"| `b` | secret | required |  | Secret. May be given as `file:PATH` or `env:NAME`. |\n" +
 		"| `c` | int |  |  | Accepted without effect: it is gone. |\n"
 	if diff := cmp.Diff(want, b.String()); diff != "" {

@@ -147,5 +147,9 @@ func get[T any](v *Values, name string, t Type) T {
 	if e == nil || e.value == nil {
 		return zero
 	}
-	return e.value.(T)
+	val, ok := e.value.(T)
+	if !ok { // the types of Parse and of the getters are the same
+		panic(fmt.Sprintf("settings: %s holds a %T", name, e.value))
+	}
+	return val
 }
