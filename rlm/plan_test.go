@@ -212,7 +212,15 @@ func TestFindPartitions_LogDirectoryOrPartition(t *testing.T) {
 	if err := os.MkdirAll(filepath.Join(l.logDir, "remote-log-index-cache"), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	want := []string{l.dir, filepath.Join(l.logDir, "other.topic-12")}
+	elsewhere := buildLog(t, lin(0, 0), threes(0, 1), threes(3, 1))
+	link := filepath.Join(l.logDir, "linked-7")
+	if err := os.Symlink(elsewhere.dir, link); err != nil {
+		t.Fatal(err)
+	}
+	if p, err := PlanPartition(t.Context(), link, PlanOptions{}); err != nil || len(p.Segments) != 1 || p.Topic != "linked" || p.Partition != 7 {
+		t.Errorf("linked partition: %+v, %v", p, err)
+	}
+	want := []string{l.dir, link, filepath.Join(l.logDir, "other.topic-12")}
 	if got, err := FindPartitions(l.logDir); err != nil || !slices.Equal(got, want) {
 		t.Errorf("log directory: %v, %v, want %v", got, err, want)
 	}
