@@ -137,7 +137,9 @@ func (a *app) openWriter(ctx context.Context) (*session, error) {
 	if err != nil {
 		return nil, err
 	}
-	return s.finish(ctx, s.openSegments, func(ctx context.Context) error {
+	// A store that cannot be written is found out before anything is recorded.
+	probe := func(ctx context.Context) error { return s.store.Probe(ctx) }
+	return s.finish(ctx, s.openSegments, probe, func(ctx context.Context) error {
 		s.ownLog = true // the file log is locked, the one in memory is nobody else's
 		return s.openMetadata(ctx, filelog.Open)
 	})
