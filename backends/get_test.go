@@ -148,7 +148,7 @@ func TestGet_Resume(t *testing.T) {
 					if err != nil && (countErrors(err) != 1 || !strings.HasPrefix(err.Error(), `mock read "k": `)) {
 						t.Errorf("error is %v", err)
 					}
-					if _, again := obj.Body.Read(make([]byte, 1)); err != nil && again != err || err == nil && again != io.EOF { //nolint:errorlint // the very same
+					if _, again := obj.Body.Read(make([]byte, 1)); err != nil && again != err || err == nil && again != io.EOF { // the very same
 						t.Errorf("the end does not stay: %v", again)
 					}
 					for i, o := range s.asked[1:] {

@@ -57,7 +57,7 @@ type Index struct {
 }
 
 // Layout returns the fixed index of a file whose chunks are not compressed.
-func Layout(chunkSize, fileSize int64, encrypted bool) (*Index, error) { //nolint:revive // flag-parameter: it is a fact about the data
+func Layout(chunkSize, fileSize int64, encrypted bool) (*Index, error) {
 	var over int64
 	if encrypted {
 		over = crypto.Overhead

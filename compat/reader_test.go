@@ -117,11 +117,11 @@ func buildReader(t *testing.T) string {
 	if err := os.MkdirAll(cache, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	partial, err := os.MkdirTemp(cache, "partial.")
+	partial, err := os.MkdirTemp(cache, "partial.") //nolint:usetesting // beside its final place, so that a rename can move it
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer os.RemoveAll(partial)
+	defer func() { _ = os.RemoveAll(partial) }() // nothing there once it is moved
 	t.Logf("building the reader into %s", dir)
 	cmd := exec.CommandContext(t.Context(), maven, "-B", "-ntp", "-q", "-Dstyle.color=never", "-f", filepath.Join("java", "pom.xml"),
 		"-Dout="+partial, "process-classes")

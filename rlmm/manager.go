@@ -25,7 +25,7 @@ type Manager struct {
 	logID LogID
 	parts []*metaPartition
 
-	ctx    context.Context // ends at Close
+	ctx    context.Context //nolint:containedctx // the life of the manager: ends at Close
 	end    context.CancelCauseFunc
 	closed atomic.Bool
 	active atomic.Int32  // goroutines that run

@@ -74,7 +74,7 @@ type partition struct {
 	asked  chan struct{} // closed when the target was asked for once
 	askErr error         // valid after asked
 
-	ctx  context.Context // ends when it is stopped or the manager closed
+	ctx  context.Context //nolint:containedctx // its life: ends when it is stopped or the manager closed
 	stop context.CancelCauseFunc
 
 	mu    sync.RWMutex

@@ -29,7 +29,7 @@ func classify(err error) *backends.Error {
 }
 
 func codeOf(errno syscall.Errno) backends.Code {
-	switch errno { //nolint:exhaustive // what is not named is Unknown
+	switch errno { // what is not named is Unknown
 	case syscall.ENOENT:
 		return backends.NotFound
 	case syscall.EEXIST:

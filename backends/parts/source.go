@@ -78,7 +78,7 @@ func (s *source) read(ctx context.Context, p []byte) (n int, err error) {
 			idle = 0
 		}
 		switch {
-		case err == io.EOF: //nolint:errorlint // io.Reader demands io.EOF itself
+		case err == io.EOF: // io.Reader demands io.EOF itself
 			s.ended = true
 		case err != nil:
 			return n, err

@@ -41,8 +41,10 @@ var layerOf = []struct{ pattern, layer string }{
 	{"metrics", "metrics"},
 	{"cli/...", "cli"},
 	{"cmd/tierkit", "main"},
+	{"internal/gen", "main"},
 	{"internal/need", "test support"},
 	{"internal/arch", "test support"},
+	{"internal/golden/aiven", "test support"},
 	{"compat", "test support"},
 	{"internal/...", "internal"},
 }

@@ -32,7 +32,7 @@ func write(path string) error {
 	if err := configuration(&b); err != nil {
 		return err
 	}
-	return os.WriteFile(path, b.Bytes(), 0o644) //nolint:gosec // the file that the caller names
+	return os.WriteFile(path, b.Bytes(), 0o644)
 }
 
 // drivers are the built-in ones: the same as in cmd/tierkit, which a test compares.
