@@ -156,7 +156,11 @@ func (s *session) finish(ctx context.Context, steps ...func(context.Context) err
 }
 
 func (s *session) openIndex() error {
-	s.index = s.segments.StoreIndex(rsm.StoreIndexOptions{Now: s.app.Now})
+	s.index = s.segments.StoreIndex(rsm.StoreIndexOptions{Now: s.app.Now, OnNotice: func(n rsm.StoreNotice) {
+		if n.Kind == rsm.NoticeManifest { // rlm.Open tells of the others itself
+			s.app.notice(n.Key + ": " + n.Text)
+		}
+	}})
 	s.reader = s.index
 	return nil
 }
