@@ -128,8 +128,8 @@ type PartitionDelete struct {
 
 // Source is one file of a segment as a copy reads it: a local file, or bytes that were made for the copy.
 type Source interface {
-	// Open returns the bytes and how many there are. The caller reads from one goroutine and closes. A reader that delivers
-	// fewer or more bytes than announced makes the copy fail.
+	// Open returns the bytes and how many there are. The caller reads from one goroutine at a time and closes. A reader that
+	// delivers fewer or more bytes than announced makes the copy fail. Open may be called more than once for one copy.
 	Open(ctx context.Context) (io.ReadCloser, int64, error)
 }
 

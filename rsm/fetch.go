@@ -16,6 +16,9 @@ import (
 // It must keep all processors busy while the reader copies, and is wasted if the reader leaves.
 const windowBytes = 32 << 20
 
+// maxWindowChunks bounds the window of segments with very small chunks: each chunk on its way costs some memory beside the budget.
+const maxWindowChunks = 1024
+
 // Fetch implements remotelog.StorageManager. The stream ends when ctx does.
 func (m *Manager) Fetch(ctx context.Context, md remotelog.SegmentMetadata, start, end int64) (_ io.ReadCloser, err error) {
 	if start < 0 || end < start {
@@ -40,7 +43,7 @@ func (m *Manager) Fetch(ctx context.Context, md remotelog.SegmentMetadata, start
 		r.release()
 		return nil, fmt.Errorf("%w: fetch from %d of segment %s, which has %d bytes", remotelog.ErrInvalidArgument, start, md.SegmentID, size)
 	}
-	s := &logStream{r: r, caller: ctx, pos: start, end: min(end, size-1), at: -1}
+	s := &logStream{r: r, caller: ctx, pos: start, end: min(end, size-1), at: -1, edge: -1}
 	s.ctx, s.cancel = context.WithCancel(ctx)
 	context.AfterFunc(s.ctx, s.leave)
 	s.window = 1
@@ -81,6 +84,7 @@ type logStream struct {
 	at     int          // chunk that the last Read was in; -1: none yet
 	stands chunkKey     // the same chunk
 	h      *chunkHandle // of it, not pinned between Reads; nil: none yet
+	edge   int          // chunks up to here were there or on their way when the stream last looked
 	window int          // chunks that are loaded or on their way, the one being read included
 	begun  bool         // bytes were delivered: the stream stays with the copy of the segment that they came from
 
@@ -156,6 +160,7 @@ func (s *logStream) final(err error) error {
 // forget drops what belongs to the copy of the segment that was read so far.
 func (s *logStream) forget() {
 	s.quit()
+	s.edge = -1
 	s.end = min(s.end, s.r.segment().Chunks.FileSize()-1)
 	s.at = -1
 	s.versionMu.Lock()
@@ -165,7 +170,7 @@ func (s *logStream) forget() {
 
 // move is called when the stream comes into chunk n: it widens the window while reading goes on in order, and sees that what is in it is
 // on its way.
-func (s *logStream) move(n, last int) {
+func (s *logStream) move(n, end int) {
 	c := s.r.m.chunks
 	id := s.r.segment().id
 	inOrder := s.at >= 0 && n == s.at+1
@@ -183,16 +188,20 @@ func (s *logStream) move(n, last int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.wanted(id, n) {
+		if n <= s.edge { // it was brought and driven out before it was read: the window is too wide for the memory there is
+			s.window, s.edge = max(1, s.window/4), n
+		}
 		return // the load that the Read begins takes the window with it
 	}
-	first := n + 1
-	edge := min(last, n+s.window-1)
-	for first <= edge && !c.wanted(id, first) {
+	first := max(n, s.edge) + 1
+	last := min(end, n+s.window-1)
+	for first <= last && !c.wanted(id, first) {
+		s.edge = first
 		first++
 	}
 	// Requests for single chunks would be many: one is made when half of the window is missing, or all that there is.
-	if missing := edge - first + 1; missing > 0 && (2*missing >= s.window || edge == last) {
-		c.ahead(s.ctx, s, first, edge)
+	if missing := last - first + 1; missing > 0 && (2*missing >= s.window || last == end) {
+		c.ahead(s.ctx, s, first, last)
 	}
 }
 
@@ -205,7 +214,7 @@ func (c *chunkLoads) maxWindow(seg *segment) int {
 	size := seg.Chunks.ChunkSize()
 	room := min(c.most, c.m.budget.Ceiling(membudget.Fetch)-loadNeed(c.options(seg, 0, 0))) / 2
 	want := max(windowBytes, c.m.config.PrefetchBytes, 2*int64(runtime.GOMAXPROCS(0))*size)
-	return int(max(1, min(room, want)/size))
+	return int(max(1, min(min(room, want)/size, maxWindowChunks)))
 }
 
 // quit says that the stream has left the chunk it was in.
@@ -229,6 +238,7 @@ func (s *logStream) join(l *load) {
 	clear(s.loads[len(running):])
 	s.loads = append(running, l)
 	l.users++
+	s.edge = max(s.edge, l.first+len(l.chunks)-1)
 }
 
 // leave ends the stream's interest in the loads that it began: when its context ends, which Close brings about too.

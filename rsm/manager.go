@@ -99,9 +99,10 @@ func New(o Options) (*Manager, error) {
 	if err != nil {
 		return nil, err
 	}
-	m.manifests = newManifestCache(m, o.Now)
-	m.indexes = newIndexCache(m, o.Now)
+	// In this order they are asked to give back: chunks have the bytes, and of a manifest each is a request saved.
 	m.chunks = newChunkLoads(m, o.Now)
+	m.indexes = newIndexCache(m, o.Now)
+	m.manifests = newManifestCache(m, o.Now)
 	for _, n := range c.Notices {
 		m.log.Warn(n)
 	}
