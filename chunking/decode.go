@@ -81,7 +81,7 @@ func Decode(ctx context.Context, body io.Reader, o DecodeOptions, sink Sink) (in
 			return 0, errors.New("chunking: the reservation is below DecodeMemory")
 		}
 	}
-	d.run(ctx, stored, false)
+	d.run(ctx, stored, firstWorker)
 	d.work.Wait()
 	return d.turn - o.First - d.failed, d.err
 }
@@ -116,10 +116,10 @@ type result struct {
 }
 
 // run is one worker: it takes, decodes and delivers chunks until there are no more. An extra one holds grown memory.
-func (d *decoder) run(ctx context.Context, stored []byte, extra bool) {
+func (d *decoder) run(ctx context.Context, stored []byte, w worker) {
 	defer func() {
 		d.o.Memory.Return(stored)
-		if extra && d.cap > 0 {
+		if w == extraWorker && d.cap > 0 {
 			d.o.Memory.Shrink(membudget.Capacity(d.cap))
 		}
 		d.mu.Lock()
@@ -127,7 +127,7 @@ func (d *decoder) run(ctx context.Context, stored []byte, extra bool) {
 		d.mu.Unlock()
 	}()
 	for d.step(ctx, stored) {
-		if !extra {
+		if w == firstWorker {
 			d.spawn(ctx)
 		}
 	}
@@ -301,5 +301,5 @@ func (d *decoder) spawn(ctx context.Context) {
 			return
 		}
 	}
-	d.work.Go(func() { d.run(ctx, stored, true) })
+	d.work.Go(func() { d.run(ctx, stored, extraWorker) })
 }

@@ -82,3 +82,11 @@ func (o *EncodeOptions) rawCharge() int64 {
 	}
 	return membudget.Capacity(o.rawCap())
 }
+
+// worker tells the goroutine that works in the memory reserved from those that exist only while more can be had.
+type worker uint8
+
+const (
+	firstWorker worker = iota // spawns the others
+	extraWorker               // holds grown memory
+)

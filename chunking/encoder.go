@@ -95,7 +95,7 @@ func NewEncoder(ctx context.Context, src io.Reader, o EncodeOptions) (*Encoder, 
 	e.free <- &e.state.slots[0]
 	ctx, e.cancel = context.WithCancel(ctx)
 	e.done, e.ctxErr = ctx.Done(), ctx.Err
-	e.work.Go(func() { e.run(ctx, raw, false) })
+	e.work.Go(func() { e.run(ctx, raw, firstWorker) })
 	return e, nil
 }
 
@@ -241,13 +241,13 @@ func (e *Encoder) failure() error {
 }
 
 // run is one worker: it reads, encodes and hands over chunks until none is left. An extra one holds grown memory.
-func (e *Encoder) run(ctx context.Context, raw []byte, extra bool) {
+func (e *Encoder) run(ctx context.Context, raw []byte, w worker) {
 	defer func() {
 		if p := recover(); p != nil {
 			e.fail(fmt.Errorf("chunking: encoding panicked: %v", p))
 		}
 		e.o.Memory.Return(raw)
-		if extra {
+		if w == extraWorker {
 			e.o.Memory.Shrink(e.o.rawCharge())
 		}
 		e.state.Lock()
@@ -255,7 +255,7 @@ func (e *Encoder) run(ctx context.Context, raw []byte, extra bool) {
 		e.state.Unlock()
 	}()
 	for {
-		if !extra {
+		if w == firstWorker {
 			e.spawn(ctx)
 		}
 		s, err := e.slot(ctx)
@@ -276,10 +276,10 @@ func (e *Encoder) run(ctx context.Context, raw []byte, extra bool) {
 			e.fail(err)
 			return
 		}
-		if extra {
+		if w == extraWorker {
 			var ok bool
 			if raw, ok = e.renew(raw); !ok {
-				extra = false // nothing grown is held any more
+				w = firstWorker // nothing grown is held any more
 				return
 			}
 		}
@@ -321,7 +321,7 @@ func (e *Encoder) spawn(ctx context.Context) {
 			return
 		}
 	}
-	e.work.Go(func() { e.run(ctx, raw, true) })
+	e.work.Go(func() { e.run(ctx, raw, extraWorker) })
 }
 
 // slot waits for a slot that a chunk can go into. If none is free at once it tries to add one.

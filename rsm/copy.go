@@ -96,13 +96,13 @@ func (c *copying) prepare(ctx context.Context, data remotelog.SegmentData) (err 
 		if c.wrap, err = c.m.keys.Wrap(ctx, c.key.Key()); err != nil {
 			return err
 		}
-		c.log.Key = c.key
+		c.log.Key, c.src.overhead = c.key, crypto.Overhead
 	}
 	// An empty log is not compressed: Aiven's reader takes it only like that (store-format.md section 5).
 	if conf.Compression && c.md.SizeBytes > 0 && (!conf.Heuristic || c.m.compressible(ctx, c.md, data.Log)) {
 		c.log.Codecs = c.m.codecs
 	}
-	if err := c.src.checkIndexes(c.key != nil); err != nil {
+	if err := c.src.checkIndexes(); err != nil {
 		return err
 	}
 	return c.reserve(ctx)
@@ -123,8 +123,8 @@ func (c *copying) reserve(ctx context.Context) error {
 	const perChunk, perEpoch, fields = 12, 40, 8 << 10 // of the manifest's JSON: more than it can have
 	manifestBytes := int64(fields) + chunks*perChunk + int64(len(c.md.LeaderEpochs))*perEpoch
 	tables := 8*chunks + 2*manifestBytes
-	steps := max(chunking.EncodeMemory(c.log), c.src.indexMemory(c.key != nil))
-	puts := putMemory(c.m.store, c.logSize(), c.src.storedIndexes(c.key != nil), manifestBytes)
+	steps := max(chunking.EncodeMemory(c.log), membudget.Capacity(c.src.largestIndex()))
+	puts := putMemory(c.m.store, c.logSize(), c.src.storedIndexes(), manifestBytes)
 	var err error
 	if c.memory, err = c.m.budget.Reserve(ctx, membudget.Copy, tables+steps+puts); err != nil {
 		return err
@@ -203,8 +203,8 @@ func (c *copying) custom() remotelog.CustomMetadata {
 }
 
 // checkIndexes refuses indexes that a manifest cannot hold.
-func (s *sources) checkIndexes(encrypted bool) error {
-	if n := s.storedIndexes(encrypted); n > math.MaxInt32 {
+func (s *sources) checkIndexes() error {
+	if n := s.storedIndexes(); n > math.MaxInt32 {
 		return fmt.Errorf("%w: the indexes have %d stored bytes, a manifest holds %d", remotelog.ErrInvalidArgument, n, math.MaxInt32)
 	}
 	return nil

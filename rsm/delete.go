@@ -30,7 +30,7 @@ func (m *Manager) Delete(ctx context.Context, md remotelog.SegmentMetadata) (err
 	defer unlock()
 	s, err := m.segmentStems(inner, &md)
 	if err != nil {
-		m.log.WarnContext(inner, "only the configured keys of the segment are deleted", "segment", md.SegmentID.String(), "error", err)
+		m.log.WarnContext(inner, "only the configured keys of the segment are deleted", "segment", md.String(), "error", err)
 	}
 	return m.remove(inner, s, s.custom)
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"log"
 	"os"
 
 	"github.com/tierkit/tierkit/backends"
@@ -17,21 +16,21 @@ import (
 func Example() {
 	root, err := os.MkdirTemp("", "tierkit")
 	if err != nil {
-		log.Fatal(err)
+		panic(err)
 	}
-	defer os.RemoveAll(root)
+	defer func() { _ = os.RemoveAll(root) }()
 	var registry backends.Registry
 	if err := registry.Register(fs.Factory()); err != nil {
-		log.Fatal(err)
+		panic(err)
 	}
 	ctx := context.Background()
 	m, err := rsm.Open(ctx, rsm.OpenOptions{Registry: &registry, Props: map[string]string{
 		"storage.backend": "fs", "storage.root": root, "compression.enabled": "true",
 	}})
 	if err != nil {
-		log.Fatal(err)
+		panic(err)
 	}
-	defer m.Close()
+	defer func() { _ = m.Close() }()
 
 	segment := []byte("what a broker calls 00000000000000000000.log")
 	md := remotelog.SegmentMetadata{
@@ -46,18 +45,18 @@ func Example() {
 		LeaderEpochs: []byte("0\n1\n0 0\n"),
 	})
 	if err != nil {
-		log.Fatal(err)
+		panic(err)
 	}
 	md.State, md.CustomMetadata = remotelog.CopySegmentFinished, custom
 
 	stream, err := m.Fetch(ctx, md, 20, remotelog.ToEnd)
 	if err != nil {
-		log.Fatal(err)
+		panic(err)
 	}
-	defer stream.Close()
+	defer func() { _ = stream.Close() }()
 	got, err := io.ReadAll(stream)
 	if err != nil {
-		log.Fatal(err)
+		panic(err)
 	}
 	fmt.Printf("%s\n", got)
 	// Output: 00000000000000000000.log

@@ -197,11 +197,11 @@ func TestFetch_CloseAndCancelEndAReadThatWaits(t *testing.T) {
 		want := context.Canceled
 		switch how {
 		case "close":
-			go rc.Close()
+			go func() { _ = rc.Close() }()
 		case "cancel":
 			cancel()
 		default:
-			go r.Manager.Close()
+			go func() { _ = r.Close() }()
 			want = remotelog.ErrClosed
 		}
 		if err := <-done; !errors.Is(err, want) {
@@ -281,7 +281,7 @@ func TestFetch_DamagedObjectsAreCorruptNeverNotFound(t *testing.T) {
 				} else if !errors.Is(err, c.log) || c.log == nil && !bytes.Equal(got, log) {
 					t.Errorf("%s, %s, warm %t: log: %v, want %v", name, how, warm, err, c.log)
 				}
-				if c.log == remotelog.ErrCorrupt && (errors.Is(err, remotelog.ErrNotFound) || errors.Is(err, fs.ErrNotExist) || errors.Is(err, backends.NotFound)) {
+				if errors.Is(c.log, remotelog.ErrCorrupt) && (errors.Is(err, remotelog.ErrNotFound) || errors.Is(err, fs.ErrNotExist) || errors.Is(err, backends.NotFound)) {
 					t.Errorf("%s, %s: %v matches NotFound", name, how, err)
 				}
 				if warm && strings.HasPrefix(name, "manifest") {

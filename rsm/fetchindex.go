@@ -115,7 +115,7 @@ func (c *indexCache) load(ctx context.Context, seg *segment, at []stem, t remote
 	if err != nil {
 		return none, err
 	}
-	defer obj.Body.Close() // read only
+	defer func() { _ = obj.Body.Close() }() // read only
 	buf := res.Buffer(int(part.Size))
 	if _, err := io.ReadFull(obj.Body, buf); err != nil {
 		return none, err

@@ -105,7 +105,7 @@ func (l *locked) Write(p []byte) (int, error) {
 // keys lists what is in the store.
 func (r *rig) keys(t testing.TB) (keys []string) {
 	t.Helper()
-	page, err := r.driver.Driver.List(context.Background(), backends.ListOptions{})
+	page, err := r.driver.List(context.Background(), backends.ListOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -40,7 +40,7 @@ func (m *Manager) segmentStems(ctx context.Context, md *remotelog.SegmentMetadat
 	s := m.configuredStems(md)
 	c, err := manifest.ParseCustom(md.CustomMetadata)
 	if err != nil {
-		m.log.WarnContext(ctx, "custom metadata ignored: they are not of this storage manager", "segment", md.SegmentID.String(), "error", err)
+		m.log.WarnContext(ctx, "custom metadata ignored: they are not of this storage manager", "segment", md.String(), "error", err)
 		return s, nil
 	}
 	if err := c.CheckOwner(md.ID); err != nil {

@@ -160,7 +160,7 @@ func (l *load) read(ctx context.Context, pin func(version string)) (done int, er
 	if err != nil {
 		return 0, err
 	}
-	defer obj.Body.Close() // read only, and perhaps not to its end
+	defer func() { _ = obj.Body.Close() }() // read only, and perhaps not to its end
 	pin(obj.Info.Version)
 	done, err = chunking.Decode(ctx, obj.Body, o, l)
 	if done == 0 && err == nil {

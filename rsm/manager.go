@@ -104,7 +104,7 @@ func New(o Options) (*Manager, error) {
 	m.indexes = newIndexCache(m, o.Now)
 	m.manifests = newManifestCache(m, o.Now)
 	for _, n := range c.Notices {
-		m.log.Warn(n)
+		m.log.Warn("configuration", "notice", n)
 	}
 	return m, nil
 }

@@ -10,9 +10,7 @@ import (
 
 	"github.com/tierkit/tierkit/backends"
 	"github.com/tierkit/tierkit/chunking"
-	"github.com/tierkit/tierkit/crypto"
 	"github.com/tierkit/tierkit/manifest"
-	"github.com/tierkit/tierkit/membudget"
 	"github.com/tierkit/tierkit/remotelog"
 )
 
@@ -67,7 +65,7 @@ func (c *copying) putLog(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	defer enc.Close() // never fails; it waits for the workers
+	defer func() { _ = enc.Close() }() // never fails; it waits for the workers
 	err = c.put(ctx, manifest.LogSuffix, enc, backends.PutOptions{Size: c.logSize()}, func() (int64, error) {
 		_, _, n, err := enc.Result()
 		return n, err
@@ -103,13 +101,13 @@ func (c *copying) putLog(ctx context.Context) error {
 // putIndexes stores the .indexes and notes its parts and checksums.
 func (c *copying) putIndexes(ctx context.Context) error {
 	b := &indexBody{c: c, parts: c.src.indexes}
-	if n := c.src.largestIndex(c.key != nil); n > 0 {
+	if n := c.src.largestIndex(); n > 0 {
 		if b.buf = c.memory.Buffer(n); b.buf == nil {
 			return errors.New("the memory budget gave less than was reserved")
 		}
 		defer c.memory.Return(b.buf)
 	}
-	size := c.src.storedIndexes(c.key != nil)
+	size := c.src.storedIndexes()
 	err := c.put(ctx, manifest.IndexesSuffix, b, backends.PutOptions{Size: size}, func() (int64, error) {
 		if b.sent != size {
 			return b.sent, fmt.Errorf("%d of %d bytes", b.sent, size)
@@ -188,30 +186,26 @@ func (b *indexBody) next(s indexSource) error {
 	return nil
 }
 
-// storedPart is the stored size of an index of n bytes: an empty one is not sealed.
-func storedPart(n int64, encrypted bool) int64 {
-	if encrypted && n > 0 {
-		return n + crypto.Overhead
+// stored is the stored size of an index of n bytes: an empty one is not sealed.
+func (s *sources) stored(n int64) int64 {
+	if n > 0 {
+		n += s.overhead
 	}
 	return n
 }
 
 // storedIndexes is the size of the .indexes object.
-func (s *sources) storedIndexes(encrypted bool) (n int64) {
+func (s *sources) storedIndexes() (n int64) {
 	for _, x := range s.indexes {
-		n += storedPart(x.size, encrypted)
+		n += s.stored(x.size)
 	}
 	return n
 }
 
 // largestIndex is the stored size of the largest part.
-func (s *sources) largestIndex(encrypted bool) (n int) {
+func (s *sources) largestIndex() (n int) {
 	for _, x := range s.indexes {
-		n = max(n, int(storedPart(x.size, encrypted)))
+		n = max(n, int(s.stored(x.size)))
 	}
 	return n
-}
-
-func (s *sources) indexMemory(encrypted bool) int64 {
-	return membudget.Capacity(s.largestIndex(encrypted))
 }

@@ -120,7 +120,7 @@ func (c *manifestCache) try(ctx context.Context, s stem, n int64) (_ cache.Entry
 	if err != nil {
 		return none, 0, err
 	}
-	defer obj.Body.Close() // read only
+	defer func() { _ = obj.Body.Close() }() // read only
 	if obj.Length > manifest.MaxBytes {
 		return none, 0, fmt.Errorf("%w: manifest %q has %d bytes, at most %d are read", remotelog.ErrCorrupt, s, obj.Length, manifest.MaxBytes)
 	}

@@ -18,6 +18,8 @@ type sources struct {
 	log     io.Reader
 	indexes []indexSource // in the order in which they are stored
 	closers []io.Closer
+
+	overhead int64 // that encryption adds to each index
 }
 
 type indexSource struct {
@@ -105,7 +107,7 @@ func (m *Manager) compressible(ctx context.Context, md *remotelog.SegmentMetadat
 			return h.Codec() == recordbatch.None
 		}
 	}
-	m.log.WarnContext(ctx, "segment is stored without compression: its first record batch cannot be read", "segment", md.SegmentID.String(), "error", err)
+	m.log.WarnContext(ctx, "segment is stored without compression: its first record batch cannot be read", "segment", md.String(), "error", err)
 	return false
 }
 
