@@ -49,7 +49,7 @@ func TestCrash_KilledAtAnyPointTheNextRunRepairs(t *testing.T) {
 		if time.Now().After(deadline) {
 			break
 		}
-		rng := rand.New(rand.NewPCG(crashSeed, run))
+		rng := seeded(run)
 		want := crashPhases[run%uint64(len(crashPhases))]
 		if hits[want] >= killsPerPhase {
 			continue
@@ -73,6 +73,9 @@ func TestCrash_KilledAtAnyPointTheNextRunRepairs(t *testing.T) {
 		}
 	}
 }
+
+// seeded returns the choices of one run.
+func seeded(run uint64) *rand.Rand { return rand.New(rand.NewPCG(crashSeed, run)) }
 
 // crash is one command that is killed.
 type crash struct {

@@ -1,0 +1,118 @@
+//go:build unix
+
+package cli_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/tierkit/tierkit/cli"
+)
+
+// Ctrl-C in the middle of a copy: exit code 130, the copy that was running is cleaned up or finished, nothing is left over.
+func TestInterrupt_CopyEndsInOrder(t *testing.T) {
+	// At 1 MiB a second the big segment takes more than a second.
+	b := newBed(t, []string{"upload.rate.limit.bytes.per.second=1048576"}, "blobs-0")
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var out, errs bytes.Buffer
+	cmd := exec.CommandContext(t.Context(), self, "copy", "--config", b.config, b.logs)
+	cmd.Env = append(os.Environ(), childEnv+"=1")
+	cmd.Stdout, cmd.Stderr = &out, &errs
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	tmp := filepath.Join(b.store, ".tierkit", "tmp")
+	for deadline := time.Now().Add(time.Minute); ; {
+		if entries, _ := os.ReadDir(tmp); len(entries) > 0 {
+			break // the .log is on its way
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("nothing is being copied: %s%s", out.String(), errs.String())
+		}
+	}
+	if err := cmd.Process.Signal(syscall.SIGINT); err != nil {
+		t.Fatal(err)
+	}
+	_ = cmd.Wait() // the exit code tells
+	if code := cmd.ProcessState.ExitCode(); code != cli.ExitInterrupted || !strings.HasSuffix(errs.String(), "tierkit: interrupted\n") {
+		t.Errorf("exit code %d, standard error %q, want 130 and the word", code, errs.String())
+	}
+	objects, leftovers := b.objects(t)
+	if len(objects)+len(leftovers) > 0 {
+		t.Errorf("left over: %v %v", objects, leftovers)
+	}
+	if listed := lines(t, must(t, "ls", "--config", b.config, "--json").out); len(listed) > 0 {
+		t.Errorf("the metadata still have %v", listed)
+	}
+}
+
+// A log directory that another process holds as a broker does is refused, and nothing of it is taken.
+func TestCopy_RefusesTheDirectoryOfARunningBroker(t *testing.T) {
+	b := newBed(t, nil, "orders-0")
+	lock, err := os.OpenFile(filepath.Join(b.logs, ".lock"), os.O_RDWR|os.O_CREATE, 0o644)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer lock.Close()
+	// The JVM takes an fcntl lock; the command that asks has to be another process, since such locks are the process's own.
+	if err := syscall.FcntlFlock(lock.Fd(), syscall.F_SETLK, &syscall.Flock_t{Type: syscall.F_WRLCK}); err != nil {
+		t.Fatal(err)
+	}
+	args := []string{"copy", "--config", b.config, b.logs}
+	checkFailure(t, child(t, nil, args...), cli.ExitFailed, []string{".lock", "stop the broker"}, args)
+	if objects, leftovers := b.objects(t); len(objects)+len(leftovers) > 0 {
+		t.Errorf("left over: %v %v", objects, leftovers)
+	}
+	if err := lock.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if r := child(t, nil, args...); r.code != 0 {
+		t.Errorf("after the broker has stopped: exit code %d: %s", r.code, r.err)
+	}
+}
+
+// An unfinished copy is listed, and deleted only with --yes where nobody can be asked.
+func TestDelete_UnfinishedAsksFirst(t *testing.T) {
+	c := newCrash(t, seeded(7), beforeFinished)
+	for run := uint64(8); c.kill() != beforeFinished; run++ {
+		c = newCrash(t, seeded(run), beforeFinished)
+	}
+	started := func() (n int) {
+		for _, m := range c.list() {
+			if m["state"] == "COPY_SEGMENT_STARTED" {
+				n++
+			}
+		}
+		return n
+	}
+	if started() != 1 {
+		t.Fatalf("%d unfinished segments, want 1", started())
+	}
+	args := []string{"delete", "--config", c.config, "--topic", c.topic, "--partition", c.number, "--unfinished", "--json", "--older-than"}
+	if r := must(t, append(args, "24h")...); strings.Contains(r.out, "COPY_SEGMENT_STARTED") {
+		t.Errorf("a young segment is listed: %s", r.out)
+	}
+	r := must(t, append(args, "0s")...)
+	if got := lines(t, r.out); len(got) != 1 || got[0]["state"] != "COPY_SEGMENT_STARTED" || !strings.Contains(r.err, "--yes") {
+		t.Errorf("the list is %v, the notice %q", got, r.err)
+	}
+	if started() != 1 {
+		t.Error("it was deleted without being asked")
+	}
+	got := lines(t, must(t, append(args, "0s", "--yes")...).out)
+	if s, _ := got[len(got)-1]["summary"].(map[string]any); s["deleted"] != json.Number("1") || started() != 0 {
+		t.Errorf("--yes: %v", got)
+	}
+	fails(t, cli.ExitUsage, []string{"--older-than"}, "delete", "--config", c.config, "--topic", c.topic, "--partition", c.number, "--unfinished")
+	fails(t, cli.ExitUsage, []string{"--all"}, "delete", "--config", c.config, "--topic", c.topic, "--partition", c.number)
+}
