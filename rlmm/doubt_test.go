@@ -156,6 +156,7 @@ func TestDoubt_ContextEndsWhileTheEventIsNotReadYet(t *testing.T) {
 		md := seg(tp, 1, 0, 9, 0, 0)
 		mustAdd(t, m, md)
 		wait, release := hold()
+		settle() // the live Next waits
 		log.onNext(wait)
 		// A Next that waits already gets one more batch: this one.
 		mustAdd(t, m, seg(tp, 2, 10, 19, 0, 10))

@@ -70,7 +70,7 @@ func goldenTopic(t testing.TB, version string) []goldenRecord {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer f.Close() // read only
+	defer func() { _ = f.Close() }() // read only
 	var out []goldenRecord
 	for s := bufio.NewScanner(f); s.Scan(); {
 		var r goldenRecord

@@ -197,8 +197,9 @@ func raw(t testing.TB, log rlmm.Log, r rlmm.Record) rlmm.Position {
 }
 
 type goldenValue struct {
-	partition int32
-	value     []byte
+	partition   int32
+	timestampMs int64
+	value       []byte
 }
 
 // goldenValues are the values of a topic that a real broker wrote, in the order of each metadata partition.
@@ -211,12 +212,13 @@ func goldenValues(t testing.TB, version string) (out []goldenValue) {
 	for line := range bytes.Lines(raw) {
 		var r struct {
 			Partition int32
+			Timestamp int64
 			Value     []byte
 		}
 		if err := json.Unmarshal(line, &r); err != nil {
 			t.Fatal(err)
 		}
-		out = append(out, goldenValue{r.Partition, r.Value})
+		out = append(out, goldenValue{r.Partition, r.Timestamp, r.Value})
 	}
 	return out
 }

@@ -158,6 +158,7 @@ func TestLoss_HeadGoneKeepsWhatIsKnown(t *testing.T) {
 		follow(t, m, tp)
 		mustAdd(t, m, a, finished)
 		wait, release := hold()
+		settle() // the live Next waits
 		log.onNext(wait)
 		mustAdd2 := func(md remotelog.SegmentMetadata) { raw(t, log, &rlmm.SegmentRecord{Metadata: md}) }
 		mustAdd2(seg(tp, 8, 90, 99, 0, 90)) // the batch that a waiting Next still gets
@@ -296,6 +297,7 @@ func TestLoss_TruncationEndsTheWaitOfAWrite(t *testing.T) {
 		md := seg(tp, 1, 0, 9, 0, 0)
 		mustAdd(t, m, md)
 		wait, release := hold()
+		settle() // the live Next waits
 		log.onNext(wait)
 		mustAdd(t, m, seg(tp, 2, 10, 19, 0, 10)) // the batch that a waiting Next still gets
 		updated := make(chan error, 1)

@@ -25,8 +25,7 @@ type Manager struct {
 	logID LogID
 	parts []*metaPartition
 
-	ctx    context.Context //nolint:containedctx // the life of the manager: ends at Close
-	end    context.CancelCauseFunc
+	life   life // ends at Close
 	closed atomic.Bool
 	active atomic.Int32  // goroutines that run
 	done   chan struct{} // closed by the last of them
@@ -57,10 +56,9 @@ func New(log Log, opts Options) (*Manager, error) {
 		opts.Now = time.Now //nolint:forbidigo // the default of an injectable clock
 	}
 	m := &Manager{
-		log: log, opts: opts, logID: log.Identity(), done: make(chan struct{}), kick: make(chan struct{}, 1),
+		log: log, opts: opts, life: newLife(), logID: log.Identity(), done: make(chan struct{}), kick: make(chan struct{}, 1),
 		users: map[remotelog.TopicIDPartition]*partition{},
 	}
-	m.ctx, m.end = context.WithCancelCause(context.Background()) //nolint:forbidigo // the manager's own life, ended by Close
 	for i := range log.Partitions() {
 		m.parts = append(m.parts, newMetaPartition(i, opts.All))
 	}
@@ -70,7 +68,7 @@ func New(log Log, opts Options) (*Manager, error) {
 	m.active.Store(int32(len(run)))
 	for _, f := range run {
 		go func() {
-			f(m.ctx)
+			f(m.life.ctx)
 			if m.active.Add(-1) == 0 {
 				close(m.done)
 			}
@@ -86,7 +84,7 @@ func New(log Log, opts Options) (*Manager, error) {
 // whose event was on its way then ends with ErrOutcomeUnknown. Close is idempotent; it does not close the log.
 func (m *Manager) Close(ctx context.Context) error {
 	m.closed.Store(true)
-	m.end(errClosed())
+	m.life.end(errClosed())
 	m.changed.raise()
 	select {
 	case <-m.done:
@@ -144,7 +142,7 @@ func (m *Manager) Reconcile(ctx context.Context, ps []remotelog.TopicIDPartition
 			if u.askErr != nil {
 				return fmt.Errorf("metadata of %v: asking how far to read: %w", u.tp, u.askErr)
 			}
-		case <-u.ctx.Done(): // removed again by a later call, or closed
+		case <-u.life.done(): // removed again by a later call, or closed
 			if m.closed.Load() {
 				return errClosed()
 			}
@@ -197,7 +195,7 @@ func (m *Manager) addAll(ps []remotelog.TopicIDPartition) (all []*partition) {
 
 // addTo takes a partition in; it needs mp.mu.
 func (m *Manager) addTo(mp *metaPartition, tp remotelog.TopicIDPartition) *partition {
-	u := newPartition(m.ctx, tp, mp)
+	u := newPartition(m.life.within(), tp, mp)
 	mp.add(u)
 	m.mu.Lock()
 	m.users[tp] = u
@@ -231,7 +229,7 @@ func (m *Manager) removeAll(ps []remotelog.TopicIDPartition) {
 			delete(m.users, tp)
 			m.mu.Unlock()
 			mp.remove(u)
-			u.stop(errStopped(tp))
+			u.life.end(errStopped(tp))
 		}
 		mp.mu.Unlock()
 	}

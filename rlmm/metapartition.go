@@ -1,7 +1,6 @@
 package rlmm
 
 import (
-	"context"
 	"sync"
 
 	"github.com/tierkit/tierkit/remotelog"
@@ -74,18 +73,15 @@ type partition struct {
 	asked  chan struct{} // closed when the target was asked for once
 	askErr error         // valid after asked
 
-	ctx  context.Context //nolint:containedctx // its life: ends when it is stopped or the manager closed
-	stop context.CancelCauseFunc
+	life life // ends when it is stopped or the manager closed
 
 	mu    sync.RWMutex
 	cache *cache
 	ready bool
 }
 
-func newPartition(ctx context.Context, tp remotelog.TopicIDPartition, mp *metaPartition) *partition {
-	u := &partition{tp: tp, meta: mp, target: -1, asked: make(chan struct{}), cache: newCache(tp)}
-	u.ctx, u.stop = context.WithCancelCause(ctx)
-	return u
+func newPartition(l life, tp remotelog.TopicIDPartition, mp *metaPartition) *partition {
+	return &partition{tp: tp, meta: mp, target: -1, asked: make(chan struct{}), life: l, cache: newCache(tp)}
 }
 
 // next returns how far u has been read, -1 if reading has not begun.
@@ -119,6 +115,11 @@ func (mp *metaPartition) remove(u *partition) {
 	}
 	if u.inLoad {
 		mp.endLoadIfUnused()
+	}
+	for _, w := range mp.writes {
+		if w.id.TopicIDPartition == u.tp && w.doubt && w.end != 0 {
+			mp.resolve(w, errStopped(u.tp)) // in the log; whoever follows the partition next reads it before it is ready
+		}
 	}
 	if len(mp.users) == 0 && !mp.all {
 		mp.live.stop()

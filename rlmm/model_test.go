@@ -344,7 +344,7 @@ func TestModel_WellFormedHistoriesHaveKafkasAnswers(t *testing.T) {
 // covering segment is found; listings have everything.
 func TestModel_AnyHistory(t *testing.T) {
 	differs := 0
-	for seed := range uint64(modelSeeds(2000)) {
+	for seed := range uint64(modelSeeds(1000)) {
 		r := newModelRun(t, seed, false)
 		r.anyHistory()
 		r.check()

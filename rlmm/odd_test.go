@@ -257,8 +257,7 @@ func TestPutPartitionDelete_KeepsTheOrder(t *testing.T) {
 	})
 }
 
-// The golden topics, as real brokers wrote them, replayed to their end: no record is dropped. (Their cuts against truth files are
-// tests of the packages that have those.)
+// The golden topics, as real brokers wrote them, replayed to their end: no record is dropped.
 func TestGolden_TopicsReplayWithoutADrop(t *testing.T) {
 	for _, version := range []string{"3.9.2", "4.4.0"} {
 		log := memlogtest.New(5)

@@ -32,7 +32,7 @@ func (m *Manager) WaitReady(ctx context.Context, ps ...remotelog.TopicIDPartitio
 		}
 		select {
 		case <-changed:
-		case <-m.ctx.Done():
+		case <-m.life.done():
 		case <-ctx.Done():
 			return lateError(lagging, ctx.Err())
 		}

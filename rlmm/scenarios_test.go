@@ -215,8 +215,11 @@ func assignmentAndClose(t *testing.T) {
 		t.Errorf("%d segments, want 500", n)
 	}
 	wg.Go(func() { // 87
-		for p := int32(100); m.OnLeadershipChange([]remotelog.TopicIDPartition{kafkaTopic(t, p)}, nil) == nil; p++ {
+		var err error
+		for p := int32(100); err == nil; p++ {
+			err = m.OnLeadershipChange([]remotelog.TopicIDPartition{kafkaTopic(t, p)}, nil)
 		}
+		wantErr(t, "OnLeadershipChange", err, remotelog.ErrClosed)
 	})
 	if err := m.Close(within(t)); err != nil {
 		t.Error(err)

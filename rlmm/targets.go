@@ -29,37 +29,43 @@ func (m *Manager) askBounds() {
 // keepTargets is the goroutine that asks the log for its bounds: at once for what was added, again after an error, and every
 // few seconds while something is not ready.
 func (m *Manager) keepTargets(ctx context.Context) {
-	retry := boundsFirst
-	timer := time.NewTimer(targetEvery)
-	defer timer.Stop()
-	again := false
+	every := time.NewTicker(targetEvery)
+	defer every.Stop()
+	pause := boundsFirst
+	var retry <-chan time.Time // set after an error
 	for {
+		which := thoseAdded
 		select {
 		case <-ctx.Done():
 			return
 		case <-m.kick:
-			again = false
-		case <-timer.C:
-			again = true
+		case <-retry:
+		case <-every.C:
+			which = allNotReady
 		}
-		failed := m.askTargets(ctx, again)
-		wait := targetEvery
-		if failed {
-			wait = retry
-			retry = min(2*retry, targetEvery)
+		if m.askTargets(ctx, which) {
+			retry = time.NewTimer(pause).C
+			pause = min(2*pause, targetEvery)
 		} else {
-			retry = boundsFirst
+			retry, pause = nil, boundsFirst
 		}
-		timer.Reset(wait)
 	}
 }
 
-// askTargets asks for the partitions that wait for an answer, and with again for all that are not ready.
-func (m *Manager) askTargets(ctx context.Context, again bool) (failed bool) {
+// whom says for which metadata partitions the log is asked.
+type whom uint8
+
+const (
+	thoseAdded  whom = iota // those that wait for an answer
+	allNotReady             // and those that are not ready, again
+)
+
+// askTargets asks for the bounds of metadata partitions.
+func (m *Manager) askTargets(ctx context.Context, which whom) (failed bool) {
 	var ask []int32
 	for _, mp := range m.parts {
 		mp.mu.Lock()
-		if mp.ask || again && (mp.unready > 0 || mp.all && !mp.ready) {
+		if mp.ask || which == allNotReady && (mp.unready > 0 || mp.all && !mp.ready) {
 			mp.ask = false
 			ask = append(ask, mp.index)
 			for _, u := range mp.users {

@@ -286,8 +286,8 @@ func waitFor(ctx context.Context, u *partition, w *write) error {
 	select {
 	case <-w.left:
 		return nil
-	case <-u.ctx.Done():
-		return context.Cause(u.ctx)
+	case <-u.life.done():
+		return u.life.cause()
 	case <-ctx.Done():
 		return fmt.Errorf("another write for %s is not through yet: %w", w.name(), ctx.Err())
 	}
@@ -322,12 +322,12 @@ func (m *Manager) publish(ctx context.Context, mp *metaPartition, u *partition, 
 	defer close(w.left)
 	actx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	defer context.AfterFunc(u.ctx, cancel)() // OnStop and Close end the Append, too
+	defer u.life.ends(cancel)() // OnStop and Close end the Append, too
 	end, err := m.log.Append(actx, mp.index, w.event)
 	if err != nil {
 		err = fmt.Errorf("write for %s: %w", w.name(), err)
-		if u.ctx.Err() != nil && ctx.Err() == nil {
-			err = fmt.Errorf("%w: %w", context.Cause(u.ctx), err)
+		if u.life.cause() != nil && ctx.Err() == nil {
+			err = fmt.Errorf("%w: %w", u.life.cause(), err)
 		}
 	}
 	mp.mu.Lock()
@@ -346,8 +346,8 @@ func (m *Manager) publish(ctx context.Context, mp *metaPartition, u *partition, 
 		return w.result
 	case <-ctx.Done():
 		err = ctx.Err()
-	case <-u.ctx.Done():
-		err = context.Cause(u.ctx)
+	case <-u.life.done():
+		err = u.life.cause()
 	}
 	mp.mu.Lock()
 	defer mp.mu.Unlock()
@@ -357,7 +357,7 @@ func (m *Manager) publish(ctx context.Context, mp *metaPartition, u *partition, 
 	default:
 	}
 	err = fmt.Errorf("%w: the write for %s is in the metadata log, what it did is not known: %w", remotelog.ErrOutcomeUnknown, w.name(), err)
-	if u.ctx.Err() != nil {
+	if u.life.cause() != nil {
 		mp.resolve(w, err) // whoever follows the partition next reads it before it is ready
 	} else {
 		mp.leaveInDoubt(w)
@@ -370,8 +370,8 @@ func join(ctx context.Context, u *partition, w *write) (again bool, err error) {
 	select {
 	case <-w.done:
 		return w.never, w.result
-	case <-u.ctx.Done():
-		err = context.Cause(u.ctx)
+	case <-u.life.done():
+		err = u.life.cause()
 	case <-ctx.Done():
 		err = ctx.Err()
 	}
