@@ -108,8 +108,8 @@ type Log interface {
 	Partitions() int32
 
 	// Append adds one event at the end of partition p and returns the position behind it: its Offset is that of the event
-	// plus one, its Epoch that of the event. A reader whose Next for p has reached that offset has seen the event
-	// (append-position).
+	// plus one, its Epoch that of the event, or -1 where the log does not learn it in time (Kafka's answer to a writer has no
+	// leader epoch). A reader whose Next for p has reached that offset has seen the event (append-position).
 	//
 	// The error decides what a caller may conclude, and callers undo work on the strength of it:
 	//   - nil: the event is durable. Every Follower delivers it; Bounds counts it already (append-visible).

@@ -57,6 +57,9 @@ func regrown(e *env) {
 	}
 	live := e.follow(map[int32]rlmm.Position{0: start})
 	live.until(0, 10)
+	for i, ev := range live.events[0] {
+		at[i+1].Epoch = ev.Epoch // Append may not have told
+	}
 	before := e.log
 	grown := names("new", 8)
 	e.log = e.h.Regrow(e.TB, e.log, 0, 6, grown...)

@@ -1,0 +1,6 @@
+package kafkalog
+
+const (
+	keyPartitions  = "remote.log.metadata.topic.num.partitions"
+	keyReplication = "remote.log.metadata.topic.replication.factor"
+)
