@@ -146,6 +146,9 @@ func (d *decoder) step(ctx context.Context, stored []byte) bool {
 		err = fmt.Errorf("chunk %d: %w", i, err)
 	}
 	d.finish(i, room, err)
+	// Whoever waits for the chunk is runnable now, on this processor. Without a yield it would wait until this goroutine is
+	// preempted, several chunks later, and ask for more only when all is decoded and the processors have nothing to do.
+	runtime.Gosched()
 	return err == nil
 }
 

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"hash/crc32"
 	"io"
+	"runtime"
 	"sync"
 	"sync/atomic"
 
@@ -426,5 +427,6 @@ func (e *Encoder) encode(ctx context.Context, s *slot, i int64, raw []byte, n in
 	e.sizes[i], e.crcs[i] = int32(len(out)), crc32.Checksum(out, castagnoli)
 	s.out = out
 	s.ready <- struct{}{} // has room: the slot carries one chunk at a time
+	runtime.Gosched()     // the reader, who may wait for this chunk, goes before the next one is encoded
 	return nil
 }
