@@ -226,6 +226,19 @@ func TestCodec_AppendsBehindWhatIsThere(t *testing.T) {
 	}
 }
 
+// leastAllocs is the fewest allocations that a run of f makes. The decoder keeps tables in a sync.Pool, which the garbage collector empties and
+// the race detector does at random: one run without any shows that none is needed.
+func leastAllocs(f func()) float64 {
+	least := testing.AllocsPerRun(1, f)
+	for range 40 {
+		if least == 0 {
+			break
+		}
+		least = min(least, testing.AllocsPerRun(1, f))
+	}
+	return least
+}
+
 func TestCodec_AllocatesNothingPerChunk(t *testing.T) {
 	const n = 1 << 20
 	src := half(3, n)
@@ -233,10 +246,10 @@ func TestCodec_AllocatesNothingPerChunk(t *testing.T) {
 		k := codecOf(t, CodecOptions{Level: level, ChunkSize: n})
 		frame, out := make([]byte, 0, MaxEncodedSize(n)), make([]byte, 0, n)
 		frame = k.Compress(frame, src)
-		if a := testing.AllocsPerRun(3, func() { frame = k.Compress(frame[:0], src) }); a != 0 {
+		if a := leastAllocs(func() { frame = k.Compress(frame[:0], src) }); a != 0 {
 			t.Errorf("level %d: %v allocations to compress a chunk", level, a)
 		}
-		if a := testing.AllocsPerRun(3, func() {
+		if a := leastAllocs(func() {
 			if _, err := k.Decompress(out, frame, n); err != nil {
 				t.Error(err)
 			}
