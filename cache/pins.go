@@ -1,6 +1,9 @@
 package cache
 
-import "sync/atomic"
+import (
+	"sync/atomic"
+	"time"
+)
 
 // Handle is a pinned value. Release it as soon as the value was copied or decoded from.
 type Handle[K comparable, V any] struct {
@@ -46,7 +49,7 @@ func (c *Cache[K, V]) pin(key K) (it *item[K, V], left []departed[K, V]) {
 	if it == nil {
 		return nil, nil
 	}
-	if c.expired(it) {
+	if c.expired(it, c.opts.Now()) {
 		return nil, c.drop(nil, it)
 	}
 	c.hold(it)
@@ -63,8 +66,7 @@ func (c *Cache[K, V]) hold(it *item[K, V]) {
 }
 
 // expired is called with mu held. An entry in use is as fresh as can be, as far as access goes.
-func (c *Cache[K, V]) expired(it *item[K, V]) bool {
-	now := c.opts.Now()
+func (c *Cache[K, V]) expired(it *item[K, V], now time.Time) bool {
 	if d := c.opts.ExpireAfterLoad; d > 0 && now.Sub(it.loaded) >= d {
 		return true
 	}
@@ -87,10 +89,11 @@ func (c *Cache[K, V]) unpin(it *item[K, V]) {
 		return
 	}
 	c.pinned -= it.weight
-	it.used = c.opts.Now()
+	now := c.opts.Now() // once: on some machines the clock is a system call
+	it.used = now
 	c.idle.pushFront(it)
 	left := c.overweight(nil)
-	old := c.stale()
+	old := c.stale(now)
 	c.mu.Unlock()
 	c.finish(left, Evicted)
 	c.finish(old, Expired)
@@ -106,8 +109,8 @@ func (c *Cache[K, V]) overweight(left []departed[K, V]) []departed[K, V] {
 }
 
 // stale drops entries that were not used for too long. They are the last of idle, which is in the order of use. Called with mu held.
-func (c *Cache[K, V]) stale() (left []departed[K, V]) {
-	for c.opts.ExpireAfterAccess > 0 && !c.idle.empty() && c.expired(c.idle.last()) {
+func (c *Cache[K, V]) stale(now time.Time) (left []departed[K, V]) {
+	for c.opts.ExpireAfterAccess > 0 && !c.idle.empty() && c.expired(c.idle.last(), now) {
 		left = c.drop(left, c.idle.last())
 	}
 	return left

@@ -45,7 +45,7 @@ func (m *Manager) Fetch(ctx context.Context, md remotelog.SegmentMetadata, start
 	}
 	s := &logStream{r: r, caller: ctx, pos: start, end: min(end, size-1), at: -1, edge: -1}
 	s.ctx, s.cancel = context.WithCancel(ctx)
-	context.AfterFunc(s.ctx, s.leave) //nolint:contextcheck // it is made of the caller's
+	context.AfterFunc(s.ctx, s.leave)
 	s.window = 1
 	if ahead := m.config.PrefetchBytes; ahead > 0 {
 		s.window += int(min(ahead/r.segment().Chunks.ChunkSize(), 1<<20))
