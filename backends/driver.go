@@ -131,19 +131,20 @@ type Page struct {
 
 // Properties are constant facts, not switches.
 type Properties struct {
-	Name           string
-	MaxKeyBytes    int
-	MaxObjectBytes int64
-	MinPartBytes   int64 // 0: no multipart
-	MaxPartBytes   int64
-	MaxParts       int
-	MaxBulkDelete  int           // 0: no bulk delete
-	IfAbsent       bool          // PutOptions.IfAbsent is atomic
-	FlatKeys       bool          // "a" and "a/b" can both be objects
-	Versions       bool          // Info.Version and GetOptions.IfVersion work
-	UserMeta       bool          // false: PutOptions.Meta is ignored
-	PendingExpires time.Duration // 0: a failed Put leaves nothing pending; else the store drops it after this
-	HTTP           bool          // all I/O goes through Env.WrapTransport
+	Name            string
+	MaxKeyBytes     int
+	MaxSegmentBytes int // of a key, between slashes; 0: only MaxKeyBytes counts
+	MaxObjectBytes  int64
+	MinPartBytes    int64 // 0: no multipart
+	MaxPartBytes    int64
+	MaxParts        int
+	MaxBulkDelete   int           // 0: no bulk delete
+	IfAbsent        bool          // PutOptions.IfAbsent is atomic
+	FlatKeys        bool          // "a" and "a/b" can both be objects
+	Versions        bool          // Info.Version and GetOptions.IfVersion work
+	UserMeta        bool          // false: PutOptions.Meta is ignored
+	PendingExpires  time.Duration // 0: a failed Put leaves nothing pending; else the store drops it after this
+	HTTP            bool          // all I/O goes through Env.WrapTransport
 }
 
 // Optional capabilities of a Driver. The Store wraps each, so that prefix, masking and limits hold for them too.

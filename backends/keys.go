@@ -16,8 +16,8 @@ func IsReserved(key string) bool {
 }
 
 // CheckKey reports, as InvalidArgument, why key cannot be the key of an object in a store with these properties. The rules: 1 to
-// MaxKeyBytes bytes of valid UTF-8 without NUL, not reserved; without FlatKeys also no empty, "." or ".." segment, so
-// no "/" at either end.
+// MaxKeyBytes bytes of valid UTF-8 without NUL, not reserved, no segment above MaxSegmentBytes; without FlatKeys also no empty, "."
+// or ".." segment, so no "/" at either end.
 func CheckKey(p Properties, key string) error {
 	if key == "" {
 		return Errorf(InvalidArgument, "the key is empty")
@@ -31,11 +31,11 @@ func CheckKey(p Properties, key string) error {
 	if IsReserved(key) {
 		return Errorf(InvalidArgument, "keys below %s/ are reserved", Reserved)
 	}
-	if p.FlatKeys {
-		return nil
-	}
 	for segment := range strings.SplitSeq(key, "/") {
-		if segment == "" || segment == "." || segment == ".." {
+		switch {
+		case p.MaxSegmentBytes > 0 && len(segment) > p.MaxSegmentBytes:
+			return Errorf(InvalidArgument, "a name in the key has %d bytes, this store holds at most %d between slashes", len(segment), p.MaxSegmentBytes)
+		case !p.FlatKeys && (segment == "" || segment == "." || segment == ".."):
 			return Errorf(InvalidArgument, "the key has an empty, . or .. segment, which this store cannot hold")
 		}
 	}

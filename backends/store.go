@@ -98,6 +98,15 @@ func (s *Store) Stat(ctx context.Context, key string) (Info, error) {
 	return info, nil
 }
 
+// CheckKey reports, as InvalidArgument and without I/O, why no object can have that key in this store: whoever must leave nothing
+// behind has nothing to delete there.
+func (s *Store) CheckKey(key string) error {
+	if err := CheckKey(s.props, s.prefix+key); err != nil {
+		return Errorf(InvalidArgument, "key %q: %w", s.mask.text(s.prefix+key), errors.Unwrap(err))
+	}
+	return nil
+}
+
 // Delete removes key. A missing key is success.
 func (s *Store) Delete(ctx context.Context, key string) error {
 	return s.call(ctx, request{op: OpDelete, key: key, slots: &s.writes}, func(ctx context.Context, r *run) error {

@@ -46,8 +46,10 @@ func (a *app) copy(ctx context.Context, dirs []string, o rlm.OffloadOptions) (er
 	if err := s.assign(ctx, partitionsOf(dirs)); err != nil {
 		return err
 	}
-	if err := s.recover(ctx); err != nil {
-		return err
+	// What cannot be cleaned up does not keep the other segments from being copied: an unfinished one counts as not there.
+	left := s.recover(ctx)
+	if ctx.Err() != nil {
+		return left
 	}
 	begin := a.Now()
 	p := a.newResultPrinter(s)
@@ -56,7 +58,7 @@ func (a *app) copy(ctx context.Context, dirs []string, o rlm.OffloadOptions) (er
 	o.OnResult = p.result
 	o.OnNotice = func(n rlm.Notice) { a.notice(n.Dir + ": " + n.Text) }
 	sum, err := rlm.Offload(ctx, s.meta, s.segments, dirs, o)
-	return errors.Join(err, p.finish(copySummary(sum, a.Now().Sub(begin))))
+	return errors.Join(left, err, p.finish(copySummary(sum, a.Now().Sub(begin))))
 }
 
 // partitionsOf returns the partitions of the directories. What cannot be read is left out: Offload reports it.

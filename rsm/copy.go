@@ -85,6 +85,9 @@ func (c *copying) release() {
 // prepare opens and checks everything that can be before the store is touched, and reserves the memory.
 func (c *copying) prepare(ctx context.Context, data remotelog.SegmentData) (err error) {
 	conf := &c.m.config
+	if err := c.checkKeys(); err != nil {
+		return err
+	}
 	if c.src, err = openSources(ctx, c.md, data); err != nil {
 		return err
 	}
@@ -106,6 +109,14 @@ func (c *copying) prepare(ctx context.Context, data remotelog.SegmentData) (err 
 		return err
 	}
 	return c.reserve(ctx)
+}
+
+// checkKeys finds out whether the store can hold the segment's keys at all. The manifest's is the longest.
+func (c *copying) checkKeys() error {
+	if err := c.m.store.CheckKey(c.at.configured.key(manifest.ManifestSuffix)); err != nil {
+		return fmt.Errorf("%w: use another storage.backend for this topic, or a shorter %s", err, keyPrefix)
+	}
+	return nil
 }
 
 // reserve takes the memory of the whole copy at once: the least that each of its steps needs, and the least of the store's beside it.

@@ -425,3 +425,31 @@ func TestDelete_ManifestGoesFirstAndHalfACopyToo(t *testing.T) {
 
 // noBulk hides the optional interfaces of a driver.
 type noBulk struct{ backends.Driver }
+
+// shortNames is a driver that holds no longer names, as a file system does.
+type shortNames struct{ backends.Driver }
+
+func (d shortNames) Properties() backends.Properties {
+	p := d.Driver.Properties()
+	p.MaxSegmentBytes = 255
+	return p
+}
+
+func TestCopyAndDelete_OfKeysThatTheStoreCannotHold(t *testing.T) {
+	r := newRig(t, Config{})
+	m := manager(t, shortNames{r.driver}, Config{ChunkBytes: 100}, io.Discard)
+	md, data, _ := segmentOf(21, 1000)
+	md.Topic = strings.Repeat("t", 249) // the longest that Kafka has, with the topic's id 272 bytes
+	_, err := m.Copy(t.Context(), md, data)
+	if !errors.Is(err, remotelog.ErrInvalidArgument) || !strings.Contains(err.Error(), "272 bytes, this store holds at most 255") {
+		t.Errorf("copy: %v", err)
+	}
+	// The metadata have it as STARTED by now. It must not stay there for good.
+	md.State = remotelog.DeleteSegmentStarted
+	if err := m.Delete(t.Context(), md); err != nil {
+		t.Errorf("delete: %v", err)
+	}
+	if left := r.keys(t); len(left) != 0 {
+		t.Errorf("left: %v", left)
+	}
+}

@@ -6,7 +6,6 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
-	"strings"
 	"sync"
 	"time"
 
@@ -106,7 +105,7 @@ func checkRoot(root string) (string, error) {
 // Properties implements backends.Driver.
 func (d *Driver) Properties() backends.Properties {
 	return backends.Properties{
-		Name: "fs", MaxKeyBytes: maxKeyBytes, MaxObjectBytes: maxObject, IfAbsent: true, Versions: true,
+		Name: "fs", MaxKeyBytes: maxKeyBytes, MaxSegmentBytes: maxSegmentBytes, MaxObjectBytes: maxObject, IfAbsent: true, Versions: true,
 	}
 }
 
@@ -197,15 +196,7 @@ func (d *Driver) Stat(ctx context.Context, key string) (backends.Info, error) {
 
 // checkKey holds for callers that do not come through a Store.
 func (d *Driver) checkKey(key string) error {
-	if err := backends.CheckKey(d.Properties(), key); err != nil {
-		return err
-	}
-	for segment := range strings.SplitSeq(key, "/") {
-		if len(segment) > maxSegmentBytes {
-			return backends.Errorf(backends.InvalidArgument, "a segment of the key has %d bytes, a file name has at most %d", len(segment), maxSegmentBytes)
-		}
-	}
-	return nil
+	return backends.CheckKey(d.Properties(), key)
 }
 
 // Probe implements backends.Prober: the root is there, can be read and written.
