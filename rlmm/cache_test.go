@@ -425,3 +425,13 @@ func TestCache_ListingAtEqualStarts(t *testing.T) {
 	wantLookup(t, c, 0, 20, &long)
 	wantSegments(t, "list(0)", c.listOf(0), long, started, shortB, shortA)
 }
+
+// An update makes a new segment; one that pointed into the old one would keep both in memory.
+func TestSegment_UpdateLeavesTheOldOneToTheCollector(t *testing.T) {
+	md := cacheSegment(1, 0, 9, 0, 0)
+	a := newSegment(&md)
+	b := a.with(&remotelog.SegmentUpdate{State: stF})
+	if &a.epochs[0] == &b.epochs[0] || &a.epochs[0] == &md.LeaderEpochs[0] {
+		t.Error("the leader epoch is shared with another object")
+	}
+}

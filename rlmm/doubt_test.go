@@ -136,9 +136,9 @@ func TestDoubt_WriteOnItsWayAtTheSameTimeProvesNothing(t *testing.T) {
 				wantErr(t, "Update", <-updated, remotelog.ErrOutcomeUnknown)
 				landAdd()
 				wantErr(t, "Add", <-added, nil)
+				d.log.OnAppend(nil) // it would land now
 				wantErr(t, "another write", d.m.Update(t.Context(), upd(d.md, delStarted)), remotelog.ErrOutcomeUnknown)
 				mustAdd(t, d.m, seg(d.tp, 3, 20, 29, 0, 20)) // this one began later
-				d.log.OnAppend(nil)
 				mustUpdate(t, d.m, d.md, delStarted)
 			})
 		})

@@ -51,8 +51,12 @@ func TestLoad_AnAddedPartitionDelaysNobody(t *testing.T) {
 		raw(t, log, &rlmm.SegmentRecord{Metadata: seg(added, 5, 10, 19, 0, 10)})
 		settle()
 		release()
+		began := time.Now()
 		if err := m.WaitReady(within(t), added, third); err != nil {
 			t.Fatal(err)
+		}
+		if took := time.Since(began); took != 0 {
+			t.Errorf("ready after %v, want the second load at once after the first", took)
 		}
 		wantIDs(t, "added", list(t, m.Segments(t.Context(), added)), seg(added, 1, 0, 9, 0, 0), seg(added, 5, 10, 19, 0, 10))
 		wantIDs(t, "third", list(t, m.Segments(t.Context(), third)), seg(third, 2, 0, 9, 0, 0))
@@ -61,6 +65,94 @@ func TestLoad_AnAddedPartitionDelaysNobody(t *testing.T) {
 			t.Errorf("status %+v, want nothing loading and each event applied once", st)
 		}
 		mustAdd(t, m, seg(added, 6, 20, 29, 0, 20), finished)
+	})
+}
+
+// The load is faster than the live stream: what it may not take from it, it leaves to it.
+func TestLoad_NeverGoesAheadOfTheLiveStream(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		log := newScripted(1)
+		drops := 0
+		m := newManager(t, log, rlmm.Options{Hooks: rlmm.Hooks{Dropped: func(int32, int64, rlmm.DropReason) { drops++ }}})
+		there, added := kafkaTopic(t, 0), kafkaTopic(t, 1)
+		follow(t, m, there)
+		mustAdd(t, m, seg(there, 1, 0, 9, 0, 0))
+		settle() // the live Next waits
+		wait, release := hold()
+		log.onNextOf(1, wait)
+		mustAdd(t, m, seg(there, 2, 10, 19, 0, 10)) // the batch that a waiting Next still gets
+		a, b := seg(added, 3, 0, 9, 0, 0), seg(added, 4, 10, 19, 0, 10)
+		for _, md := range []remotelog.SegmentMetadata{a, b} { // the live stream does not see these yet
+			raw(t, log, &rlmm.SegmentRecord{Metadata: md})
+			for s := finished; s <= delDone && (md.ID == a.ID || s == finished); s++ {
+				raw(t, log, &rlmm.UpdateRecord{Update: upd(md, s)})
+			}
+		}
+		if err := m.OnLeadershipChange([]remotelog.TopicIDPartition{added}, nil); err != nil {
+			t.Fatal(err)
+		}
+		settle()
+		if m.IsReady(added) {
+			t.Error("ready before the live stream has read what was there when it was added")
+		}
+		release()
+		if err := m.WaitReady(within(t)); err != nil {
+			t.Fatal(err)
+		}
+		wantIDs(t, "Segments", list(t, m.Segments(t.Context(), added)), b)
+		if st := status(t, m, 0); st.Applied != 8 || drops != 0 {
+			t.Errorf("%d applied, %d dropped, want each of 8 events once", st.Applied, drops)
+		}
+	})
+}
+
+// The load finds the truncation before the live stream does: nothing of what it read before may be left.
+func TestLoss_TruncatedInTheMiddleOfALoad(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		const many, kept = 1500, 10 // more than a batch, so that the load stops on its way
+		log := newScripted(1)
+		m := newManager(t, log, rlmm.Options{})
+		there, added := kafkaTopic(t, 0), kafkaTopic(t, 1)
+		follow(t, m, there)
+		for i := range many {
+			raw(t, log, &rlmm.SegmentRecord{Metadata: seg(added, i, int64(i), int64(i), 0, int64(i))})
+		}
+		settle() // the live Next waits
+		waitLive, releaseLive := hold()
+		waitLoad, releaseLoad := hold()
+		log.onNextOf(1, waitLive)
+		raw(t, log, &rlmm.SegmentRecord{Metadata: seg(there, many, 0, 0, 0, 0)}) // the batch that a waiting Next still gets
+		first := true
+		log.onNextOf(2, func(ctx context.Context) error {
+			if first {
+				first = false
+				return nil
+			}
+			return waitLoad(ctx)
+		})
+		if err := m.OnLeadershipChange([]remotelog.TopicIDPartition{added}, nil); err != nil {
+			t.Fatal(err)
+		}
+		settle()
+		if st := status(t, m, 0); st.Loading != 1 || st.Applied < 100 || st.Applied >= many {
+			t.Fatalf("status %+v, want a load on its way", st)
+		}
+		if err := log.Truncate(0, kept); err != nil {
+			t.Fatal(err)
+		}
+		releaseLoad()
+		time.Sleep(time.Minute) // of the bubble's clock: the target is what is left
+		if n := len(list(t, m.Segments(t.Context(), added))); n != kept {
+			t.Errorf("%d segments while the live stream stands, want the %d that are left", n, kept)
+		}
+		releaseLive()
+		time.Sleep(time.Minute) // of the bubble's clock
+		if err := m.WaitReady(within(t)); err != nil {
+			t.Fatal(err)
+		}
+		if n := len(list(t, m.Segments(t.Context(), added))); n != kept {
+			t.Errorf("%d segments, want the %d that are left", n, kept)
+		}
 	})
 }
 

@@ -206,8 +206,12 @@ func TestManager_BoundsThatFailAreAskedAgain(t *testing.T) {
 		wantErr(t, "Segment", err, remotelog.ErrNotReady)
 		wantErr(t, "Segment's cause", err, errDenied)
 		clear(bad)
+		began := time.Now()
 		if err := m.WaitReady(within(t)); err != nil {
 			t.Error(err)
+		}
+		if took := time.Since(began); took > time.Second {
+			t.Errorf("ready %v after the log could be asked again", took)
 		}
 	})
 }

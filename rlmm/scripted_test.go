@@ -18,14 +18,15 @@ type scripted struct {
 
 	mu     sync.Mutex
 	bounds func(ctx context.Context, ps []int32, ask func() (map[int32]rlmm.Bounds, error)) (map[int32]rlmm.Bounds, error)
-	next   func(ctx context.Context) error // an error of Next, asked before each
-	of     int                             // if not 0: next is for that follower alone, by its number from 1
-	follow int                             // followers that were made
+	next   map[int]func(ctx context.Context) error // an error of Next, asked before each; by follower from 1, 0: all
+	follow int                                     // followers that were made
 }
 
 var errDenied = errors.New("topic authorization failed")
 
-func newScripted(partitions int32) *scripted { return &scripted{Log: memlogtest.New(partitions)} }
+func newScripted(partitions int32) *scripted {
+	return &scripted{Log: memlogtest.New(partitions), next: map[int]func(context.Context) error{}}
+}
 
 func (s *scripted) onBounds(f func(ctx context.Context, ps []int32, ask func() (map[int32]rlmm.Bounds, error)) (map[int32]rlmm.Bounds, error)) {
 	s.mu.Lock()
@@ -36,13 +37,13 @@ func (s *scripted) onBounds(f func(ctx context.Context, ps []int32, ask func() (
 func (s *scripted) onNext(f func(ctx context.Context) error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.next, s.of = f, 0
+	s.next = map[int]func(context.Context) error{0: f}
 }
 
 func (s *scripted) onNextOf(follower int, f func(ctx context.Context) error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.next, s.of = f, follower
+	s.next[follower] = f
 }
 
 func (s *scripted) Bounds(ctx context.Context, ps []int32) (map[int32]rlmm.Bounds, error) {
@@ -77,9 +78,9 @@ type scriptedFollower struct {
 
 func (f *scriptedFollower) Next(ctx context.Context) (rlmm.Batch, error) {
 	f.s.mu.Lock()
-	next := f.s.next
-	if f.s.of != 0 && f.s.of != f.n {
-		next = nil
+	next := f.s.next[f.n]
+	if next == nil {
+		next = f.s.next[0]
 	}
 	f.s.mu.Unlock()
 	if next != nil {

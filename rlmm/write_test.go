@@ -293,22 +293,29 @@ func TestUpdate_ConflictNamesTheStateFound(t *testing.T) {
 
 // An event with the same bytes that another manager wrote is not ours.
 func TestUpdate_TheSameBytesByAnotherWriterAreNotTaken(t *testing.T) {
-	log := memlogtest.New(1)
-	m := newManager(t, log, rlmm.Options{})
-	tp := kafkaTopic(t, 0)
-	follow(t, m, tp)
-	md := seg(tp, 1, 0, 9, 0, 0)
-	mustAdd(t, m, md, delStarted)
-	log.OnAppend(func(_ context.Context, _ int32, ev []byte, land func() (rlmm.Position, error)) (rlmm.Position, error) {
-		for range 20 {
-			if _, err := log.Put(0, nil, ev); err != nil {
-				return rlmm.Position{}, err
-			}
-		}
-		return land()
-	})
-	// The first of the 21 deletes the segment; ours finds it gone.
-	wantErr(t, "Update", m.Update(within(t), upd(md, delDone)), remotelog.ErrConflict)
+	for _, others := range []int{1, 20} {
+		bubble(t, func(t *testing.T) {
+			log := memlogtest.New(1)
+			m := newManager(t, log, rlmm.Options{})
+			tp := kafkaTopic(t, 0)
+			follow(t, m, tp)
+			md := seg(tp, 1, 0, 9, 0, 0)
+			mustAdd(t, m, md, delStarted)
+			log.OnAppend(func(_ context.Context, _ int32, ev []byte, land func() (rlmm.Position, error)) (rlmm.Position, error) {
+				for range others {
+					if _, err := log.Put(0, nil, ev); err != nil {
+						return rlmm.Position{}, err
+					}
+				}
+				settle() // they have been read
+				pos, err := land()
+				settle()
+				return pos, err
+			})
+			// The first of them deletes the segment; ours finds it gone.
+			wantErr(t, "Update", m.Update(within(t), upd(md, delDone)), remotelog.ErrConflict)
+		})
+	}
 }
 
 func TestWrite_OneAtATimePerSegment(t *testing.T) {
