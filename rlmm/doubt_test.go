@@ -234,6 +234,28 @@ func TestDoubt_OnStopAndCloseWakeEveryWaiter(t *testing.T) {
 	}
 }
 
+func TestDoubt_WriteBehindOneThatEndsInDoubtIsRefused(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		d := newDoubtful(t)
+		wait, leave := hold()
+		d.log.OnAppend(func(ctx context.Context, _ int32, _ []byte, _ func() (rlmm.Position, error)) (rlmm.Position, error) {
+			return rlmm.Position{}, errors.Join(wait(ctx), remotelog.ErrOutcomeUnknown)
+		})
+		results := make(chan error, 2)
+		go func() { results <- d.finish(t) }()
+		settle()
+		go func() { results <- d.m.Update(context.Background(), upd(d.md, delStarted)) }()
+		settle()
+		leave()
+		for range 2 {
+			wantErr(t, "Update", <-results, remotelog.ErrOutcomeUnknown)
+		}
+		if got := bounds(t, d.log, 0).Next; got != 1 {
+			t.Errorf("the log ends at %d, want 1", got)
+		}
+	})
+}
+
 // What was in doubt when the partition was stopped is still in doubt when it is followed again.
 func TestDoubt_OutlivesOnStop(t *testing.T) {
 	bubble(t, func(t *testing.T) {

@@ -2,6 +2,7 @@ package rlmm_test
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"math/rand/v2"
 	"slices"
@@ -253,6 +254,39 @@ func TestPutPartitionDelete_KeepsTheOrder(t *testing.T) {
 			wantErr(t, name+": Add", x.Add(t.Context(), seg(tp, 2, 0, 9, 0, 0)), remotelog.ErrInvalidArgument)
 			wantErr(t, name+": Update", x.Update(t.Context(), upd(md, finished)), remotelog.ErrInvalidArgument)
 			wantErr(t, name+": Segments", listErr(x.Segments(t.Context(), tp)), remotelog.ErrNotFound)
+		}
+	})
+}
+
+// A record behind DELETE_PARTITION_FINISHED would end a broker's consumer: nothing is published while FINISHED is on its way.
+func TestPutPartitionDelete_ExcludesEveryOtherWrite(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		log, tp := memlogtest.New(1), kafkaTopic(t, 0)
+		m := newManager(t, log, rlmm.Options{PartitionDelete: true})
+		follow(t, m, tp)
+		put := func(s remotelog.DeleteState) error {
+			return m.PutPartitionDelete(t.Context(), remotelog.PartitionDelete{TopicIDPartition: tp, State: s})
+		}
+		for _, s := range []remotelog.DeleteState{remotelog.DeletePartitionMarked, remotelog.DeletePartitionStarted} {
+			wantErr(t, s.String(), put(s), nil)
+		}
+		wait, release := hold()
+		log.OnAppend(func(ctx context.Context, _ int32, _ []byte, land func() (rlmm.Position, error)) (rlmm.Position, error) {
+			if err := wait(ctx); err != nil {
+				return rlmm.Position{}, err
+			}
+			return land()
+		})
+		deleted, added := make(chan error, 1), make(chan error, 1)
+		go func() { deleted <- put(remotelog.DeletePartitionFinished) }()
+		settle()
+		go func() { added <- m.Add(t.Context(), seg(tp, 1, 0, 9, 0, 0)) }()
+		settle()
+		release()
+		wantErr(t, "FINISHED", <-deleted, nil)
+		wantErr(t, "Add", <-added, remotelog.ErrInvalidArgument)
+		if got := bounds(t, log, 0).Next; got != 3 {
+			t.Errorf("the log ends at %d, want 3: nothing behind FINISHED", got)
 		}
 	})
 }
