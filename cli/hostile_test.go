@@ -1,9 +1,11 @@
 package cli_test
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/tierkit/tierkit/cli"
@@ -45,4 +47,40 @@ func TestCopy_GoesOnWhenTheCleanUpOfAnotherSegmentFails(t *testing.T) {
 	if !strings.Contains(r.out, "6 segments copied") {
 		t.Errorf("payments-0 was not copied:\n%s%s", r.out, r.err)
 	}
+}
+
+// Whatever lies in a log directory under a name of Kafka's: a pipe must not hold the command.
+func TestCopy_PipesInALogDirectoryAreRefused(t *testing.T) {
+	for _, name := range []string{
+		".lock", "meta.properties", "replication-offset-checkpoint", "log-start-offset-checkpoint", "orders-0/partition.metadata",
+		"orders-0/leader-epoch-checkpoint", "orders-0/00000000000000000080.snapshot", "orders-0/00000000000000000000.index",
+		"orders-0/00000000000000000000.timeindex", "orders-0/00000000000000000000.txnindex", "orders-0/00000000000000000000.log",
+	} {
+		b := newBed(t, nil, "orders-0")
+		path := filepath.Join(b.logs, filepath.FromSlash(name))
+		if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {
+			t.Fatal(err)
+		}
+		if err := syscall.Mkfifo(path, 0o644); err != nil {
+			t.Fatal(err)
+		}
+		if r := run(t, "copy", "--config", b.config, b.logs); r.code == cli.ExitOK || !strings.Contains(r.err, filepath.Base(name)) {
+			t.Errorf("%s: exit code %d\n%s%s", name, r.code, r.out, r.err)
+		}
+		if objects, left := b.objects(t); len(objects)+len(left) != 0 {
+			t.Errorf("%s: left in the store: %q %q", name, objects, left)
+		}
+	}
+}
+
+func TestLs_AMetadataLogThatIsAPipeIsRefused(t *testing.T) {
+	b := newBed(t, nil, "orders-0")
+	must(t, "copy", "--config", b.config, b.logs)
+	path := filepath.Join(b.store, ".tierkit", "metadata", "partition-0.log")
+	remove(t, path)
+	if err := syscall.Mkfifo(path, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	fails(t, cli.ExitFailed, []string{"not a regular file"}, "ls", "--config", b.config)
+	fails(t, cli.ExitFailed, []string{"partition-0.log"}, "copy", "--config", b.config, b.logs)
 }

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"os"
 	"path/filepath"
 	"syscall"
 
@@ -21,7 +20,7 @@ const lockFile = ".lock"
 // offload its own live directories with this package.
 func checkNotInUse(logDir string) error {
 	path := filepath.Join(logDir, lockFile)
-	f, err := os.Open(path)
+	f, _, err := openRegular(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}

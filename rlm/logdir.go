@@ -13,6 +13,7 @@ import (
 	"strings"
 
 	"github.com/tierkit/tierkit/internal/logfiles"
+	"github.com/tierkit/tierkit/internal/regular"
 	"github.com/tierkit/tierkit/remotelog"
 )
 
@@ -159,17 +160,22 @@ func loadCheckpoint(dir, name string) (map[logfiles.Partition]int64, error) {
 
 // readSideFile reads a small regular file.
 func readSideFile(path string) ([]byte, error) {
-	f, err := os.Open(path)
+	f, fi, err := openRegular(path)
 	if err != nil {
 		return nil, err
 	}
 	defer func() { _ = f.Close() }() // read only
-	fi, err := f.Stat()
-	if err != nil {
-		return nil, err
-	}
-	if !fi.Mode().IsRegular() || fi.Size() > maxSideFile {
-		return nil, fmt.Errorf("%w: %s is no regular file of at most %d bytes", remotelog.ErrCorrupt, path, maxSideFile)
+	if fi.Size() > maxSideFile {
+		return nil, fmt.Errorf("%w: %s has %d bytes, at most %d are read", remotelog.ErrCorrupt, path, fi.Size(), maxSideFile)
 	}
 	return io.ReadAll(io.LimitReader(f, maxSideFile))
+}
+
+// openRegular opens a file of a log directory. What is no regular file was put there by somebody else than Kafka.
+func openRegular(path string) (*os.File, fs.FileInfo, error) {
+	f, fi, err := regular.Open(path)
+	if errors.Is(err, regular.ErrNot) {
+		err = fmt.Errorf("%w: %w", remotelog.ErrCorrupt, err)
+	}
+	return f, fi, err
 }

@@ -183,7 +183,7 @@ func (l *localLog) apply(ctx context.Context, p *logfiles.Producers, s localFile
 
 // eachBatch calls f for each batch of a .log file, and once with the error that ends it early. f says whether to go on.
 func eachBatch(ctx context.Context, path string, f func(recordbatch.Batch, error) (bool, error)) error {
-	file, err := os.Open(path)
+	file, _, err := openRegular(path)
 	if err != nil {
 		return err
 	}

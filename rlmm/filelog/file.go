@@ -9,6 +9,8 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+
+	"github.com/tierkit/tierkit/internal/regular"
 )
 
 // file is what the log needs of an *os.File; tests put faults in between.
@@ -25,7 +27,7 @@ type file interface {
 type opener func(path string, flag int) (file, error)
 
 func openOS(path string, flag int) (file, error) {
-	f, err := os.OpenFile(path, flag, 0)
+	f, _, err := regular.OpenFile(path, flag)
 	if err != nil {
 		return nil, err
 	}
