@@ -69,7 +69,7 @@ func (j *offload) copySegment(ctx context.Context, s *LocalSegment, md *remotelo
 		j.o.OnStart(*md)
 		j.mu.Unlock()
 	}
-	if err := j.mm.Add(ctx, *md); err != nil {
+	if err := j.begin(ctx, md); err != nil {
 		return fmt.Errorf("recording that the copy of %s begins: %w", md.SegmentID, err)
 	}
 	custom, err := j.sm.Copy(ctx, *md, data)
@@ -94,6 +94,16 @@ func (j *offload) copySegment(ctx context.Context, s *LocalSegment, md *remotelo
 	default:
 		return j.cleanUp(ctx, md, fmt.Errorf("recording that %s is copied: %w", md.SegmentID, err))
 	}
+}
+
+// begin records STARTED, all or nothing: interrupted in between nobody would know whether there is something to clean up.
+func (j *offload) begin(ctx context.Context, md *remotelog.SegmentMetadata) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	wctx, cancel := j.o.detached(ctx)
+	defer cancel()
+	return j.mm.Add(wctx, *md)
 }
 
 // cleanUp removes a copy that failed, and returns why it failed joined with what went wrong here.

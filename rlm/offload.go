@@ -43,8 +43,8 @@ type Notice struct {
 type Protocol struct {
 	BrokerID *int32           // recorded with every event; nil: that of the segment
 	Now      func() time.Time // nil: the wall clock
-	// WriteTimeout bounds a write that must not be lost to a cancelled context: FINISHED after a copy, and the clean-up after a
-	// failed one. 0: one minute.
+	// WriteTimeout bounds a write that must not be lost to a cancelled context: STARTED before a copy, FINISHED after it, and the
+	// clean-up after a failed one. 0: one minute.
 	WriteTimeout time.Duration
 }
 

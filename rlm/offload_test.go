@@ -151,6 +151,40 @@ func TestOffload_ContextEnds(t *testing.T) {
 	}
 }
 
+// leaving is a metadata log whose caller leaves while STARTED is being written.
+type leaving struct {
+	*fakeMeta
+	cancel context.CancelFunc
+}
+
+func (l leaving) Add(ctx context.Context, md remotelog.SegmentMetadata) error {
+	l.cancel()
+	if ctx.Err() != nil {
+		return unknown(ctx.Err())
+	}
+	return l.fakeMeta.Add(ctx, md)
+}
+
+func TestOffload_ContextThatEndsWithinStartedLeavesNothingUnfinished(t *testing.T) {
+	l := buildLog(t, lin(0, 0), threes(0, 1), threes(3, 1))
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	tr, mm, st := fakes()
+	st.before = func(op string, _ remotelog.SegmentMetadata) error {
+		if op == "copy" {
+			return ctx.Err()
+		}
+		return nil
+	}
+	_, err := Offload(ctx, leaving{mm, cancel}, tr.sm, []string{l.dir}, OffloadOptions{})
+	if !errors.Is(err, context.Canceled) || errors.Is(err, remotelog.ErrOutcomeUnknown) {
+		t.Errorf("error %v", err)
+	}
+	if left := mm.list(unfinished); len(left) != 0 || len(st.segments) != 0 {
+		t.Errorf("unfinished %+v, stored %d", left, len(st.segments))
+	}
+}
+
 // The file grows while it is copied: a broker came to life. The copy is not acknowledged.
 func TestOffload_FileThatChangesIsNotAcknowledged(t *testing.T) {
 	l := buildLog(t, lin(0, 0), threes(0, 1), threes(3, 1))
