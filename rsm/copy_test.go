@@ -156,6 +156,30 @@ func TestCopy_AFailureAtAnyCallLeavesNothingBehind(t *testing.T) {
 	}
 }
 
+// A caller that leaves when the store has just taken the last byte is no damage.
+func TestCopy_CancelledBehindTheLastByteIsNotCorrupt(t *testing.T) {
+	for _, suffix := range []string{".log", ".indexes", ".rsm-manifest"} {
+		r := newRig(t, Config{ChunkBytes: 1000, Compression: true})
+		md, data, _ := segmentOf(22, 5000)
+		ctx, cancel := context.WithCancel(t.Context())
+		r.driver.put = func(pctx context.Context, key string, body io.Reader, o backends.PutOptions) (backends.Info, error) {
+			i, err := r.driver.Driver.Put(pctx, key, body, o)
+			if strings.HasSuffix(key, suffix) {
+				cancel()
+			}
+			return i, err
+		}
+		_, err := r.Copy(ctx, md, data)
+		cancel()
+		if errors.Is(err, remotelog.ErrCorrupt) || err != nil && !errors.Is(err, context.Canceled) {
+			t.Errorf("cancelled behind the %s: %v", suffix, err)
+		}
+		if err == nil && suffix != ".rsm-manifest" {
+			t.Errorf("cancelled behind the %s: no error", suffix)
+		}
+	}
+}
+
 func errorText(err error) string {
 	if err == nil {
 		return ""

@@ -16,6 +16,7 @@ import (
 
 	"github.com/tierkit/tierkit/backends"
 	"github.com/tierkit/tierkit/chunking"
+	"github.com/tierkit/tierkit/manifest"
 	"github.com/tierkit/tierkit/membudget"
 	"github.com/tierkit/tierkit/remotelog"
 )
@@ -564,5 +565,19 @@ func TestFetch_ReadsOfOneChunkAllocateNothing(t *testing.T) {
 		}
 	}); n != 0 {
 		t.Errorf("%v allocations for each Read, want none", n)
+	}
+}
+
+func TestFetch_AMissingObjectIsNamedByTheKeyWhereItShouldBe(t *testing.T) {
+	r := newRig(t, Config{ChunkBytes: 1000})
+	md, data, _ := segmentOf(23, 2000)
+	md = r.mustCopy(t, md, data)
+	key := manifest.MainPath(md.SegmentID, md.StartOffset, manifest.ASCIIDigits) + "." + string(manifest.LogSuffix)
+	if err := r.driver.Delete(t.Context(), key); err != nil {
+		t.Fatal(err)
+	}
+	_, err := read(t.Context(), r.Manager, md, 0, remotelog.ToEnd)
+	if !errors.Is(err, remotelog.ErrCorrupt) || !strings.Contains(err.Error(), `get "`+key+`"`) {
+		t.Errorf("%v, want it to name %s", err, key)
 	}
 }

@@ -30,6 +30,9 @@ func (c *copying) put(ctx context.Context, s manifest.Suffix, body io.Reader, o 
 		return err
 	}
 	want, err := sent()
+	if err != nil && ctx.Err() != nil {
+		return fmt.Errorf("store %s: %w", s, err) // we stopped reading, not the store
+	}
 	if err != nil {
 		return fmt.Errorf("%w: store %s: the store calls it done before it has everything: %w", remotelog.ErrCorrupt, s, err)
 	}

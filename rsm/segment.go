@@ -205,10 +205,14 @@ func (r *reader) release() { r.h.Release() }
 
 // get opens a range of one of the segment's objects, wherever it is.
 func (m *Manager) get(ctx context.Context, at []stem, suffix manifest.Suffix, o backends.GetOptions) (obj *backends.Object, err error) {
-	for i, s := range at {
-		obj, err = m.store.Get(ctx, s.key(suffix), o)
-		if i+1 == len(at) || !errors.Is(err, backends.NotFound) {
+	for _, s := range at {
+		tried, terr := m.store.Get(ctx, s.key(suffix), o)
+		if !errors.Is(terr, backends.NotFound) {
+			obj, err = tried, terr
 			break
+		}
+		if err == nil {
+			err = terr // names the key where it should be, not the last of the unlikely ones
 		}
 	}
 	if err == nil && obj.Length < o.Range.Length {
