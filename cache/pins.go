@@ -10,6 +10,7 @@ type Handle[K comparable, V any] struct {
 	cache    *Cache[K, V]
 	item     *item[K, V]
 	released atomic.Bool
+	again    bool // pinned by Pin
 }
 
 func newHandle[K comparable, V any](c *Cache[K, V], it *item[K, V]) *Handle[K, V] {
@@ -24,9 +25,14 @@ func (h *Handle[K, V]) Weight() int64 { return h.item.weight }
 
 // Release ends the pin. It may be called several times.
 func (h *Handle[K, V]) Release() {
-	if h.released.CompareAndSwap(false, true) {
-		h.cache.unpin(h.item)
+	if !h.released.CompareAndSwap(false, true) {
+		return
 	}
+	if h.again {
+		h.cache.unpinAgain(h.item)
+		return
+	}
+	h.cache.unpin(h.item)
 }
 
 // Pin pins the value again after Release, if the entry has not left the cache meanwhile; else the value must not be used any more. It is what a reader
@@ -39,6 +45,7 @@ func (h *Handle[K, V]) Pin() bool {
 		return false
 	}
 	h.cache.hold(h.item)
+	h.again = true
 	h.released.Store(false)
 	return true
 }
@@ -76,28 +83,44 @@ func (c *Cache[K, V]) expired(it *item[K, V], now time.Time) bool {
 
 // unpin ends one pin. With the last one the entry can be evicted, and the budget is told so.
 func (c *Cache[K, V]) unpin(it *item[K, V]) {
-	c.mu.Lock()
-	it.pins--
-	if it.pins > 0 {
-		c.mu.Unlock()
-		return
-	}
-	if it.gone {
-		c.stats.LingeringBytes -= it.weight
-		c.mu.Unlock()
-		it.entry.free()
-		return
-	}
-	c.pinned -= it.weight
 	now := c.opts.Now() // once: on some machines the clock is a system call
+	c.mu.Lock()
 	it.used = now
-	c.idle.pushFront(it)
-	left := c.overweight(nil)
-	old := c.stale(now)
+	c.dropPin(it, c.stale(now))
+}
+
+// unpinAgain ends a pin of a handle that was pinned before. It does not look at the clock, which would be much of what such a pin costs: the time of
+// use stays that of the handle's first pin.
+func (c *Cache[K, V]) unpinAgain(it *item[K, V]) {
+	c.mu.Lock()
+	c.dropPin(it, nil)
+}
+
+// dropPin takes one pin off it. Called with mu held, which it gives up; old are entries that have expired.
+func (c *Cache[K, V]) dropPin(it *item[K, V], old []departed[K, V]) {
+	var left []departed[K, V]
+	free := false
+	it.pins--
+	switch {
+	case it.pins > 0:
+	case it.gone:
+		c.stats.LingeringBytes -= it.weight
+		free = true
+	default:
+		c.pinned -= it.weight
+		c.idle.pushFront(it)
+		left = c.overweight(nil)
+	}
+	idle := it.pins == 0 && !free
 	c.mu.Unlock()
+	if free {
+		it.entry.free()
+	}
 	c.finish(left, Evicted)
 	c.finish(old, Expired)
-	c.opts.Budget.Idle()
+	if idle {
+		c.opts.Budget.Idle()
+	}
 }
 
 // overweight drops entries until the rest is within the ceiling, pinned ones excepted. Called with mu held.
