@@ -135,7 +135,10 @@ func (r *reader) change(mp *metaPartition, ev *Event, api uint32) {
 	if u == nil || (r.role == liveRole && u.loading) || (r.role == loadRole && !u.inLoad) {
 		return
 	}
-	u.listed = true
+	u.listed, u.named = true, true
+	if ev.Offset < u.from {
+		return // the snapshot that u began with holds it
+	}
 	var reason DropReason
 	u.mu.Lock()
 	switch api {

@@ -33,6 +33,7 @@ type Manager struct {
 	live   *reader
 	loader *reader
 	kick   chan struct{} // a token: bounds are to be asked for
+	snaps  *snapshots    // nil: none
 
 	assigning sync.Mutex // serialises changes of the assigned set
 	mu        sync.RWMutex
@@ -55,6 +56,9 @@ func New(log Log, opts Options) (*Manager, error) {
 	if opts.Now == nil {
 		opts.Now = time.Now //nolint:forbidigo // the default of an injectable clock
 	}
+	if opts.SnapshotEvery == 0 {
+		opts.SnapshotEvery = DefaultSnapshotEvery
+	}
 	m := &Manager{
 		log: log, opts: opts, life: newLife(), logID: log.Identity(), done: make(chan struct{}), kick: make(chan struct{}, 1),
 		users: map[remotelog.TopicIDPartition]*partition{},
@@ -65,6 +69,10 @@ func New(log Log, opts Options) (*Manager, error) {
 	m.live = newReader(m, (*metaPartition).liveStream, liveRole)
 	m.loader = newReader(m, (*metaPartition).loadStream, loadRole)
 	run := []func(context.Context){m.live.run, m.loader.run, m.keepTargets}
+	if opts.SnapshotDir != "" {
+		m.snaps = &snapshots{path: SnapshotFile(opts.SnapshotDir, m.logID), create: createTemp}
+		run = append(run, m.keepSnapshots)
+	}
 	m.active.Store(int32(len(run)))
 	for _, f := range run {
 		go func() {
@@ -80,7 +88,8 @@ func New(log Log, opts Options) (*Manager, error) {
 	return m, nil
 }
 
-// Close refuses new calls (ErrClosed), wakes those that wait, and waits for the manager's goroutines to end or for ctx. A write
+// Close refuses new calls (ErrClosed), wakes those that wait, writes a snapshot where Options.SnapshotDir is set (Hooks.Snapshot
+// has its error), and waits for the manager's goroutines to end or for ctx. A write
 // whose event was on its way then ends with ErrOutcomeUnknown. Close is idempotent; it does not close the log.
 func (m *Manager) Close(ctx context.Context) error {
 	m.closed.Store(true)
@@ -218,7 +227,7 @@ func (m *Manager) mentioned(mp *metaPartition, tp remotelog.TopicIDPartition) *p
 
 // removeAll needs m.assigning.
 func (m *Manager) removeAll(ps []remotelog.TopicIDPartition) {
-	if m.opts.All {
+	if m.opts.All || len(ps) == 0 {
 		return
 	}
 	for _, tp := range ps {

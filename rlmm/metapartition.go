@@ -35,6 +35,10 @@ type metaPartition struct {
 	fresh bool // the live stream has not had an event since it started: partitions added now miss nothing
 	ask   bool // the bounds are to be asked for
 
+	restored *restored // from the snapshot, to begin with; nil: nothing
+	began    bool      // the snapshot has been looked at
+	resets   uint64    // how often a truncation made it forget everything
+
 	// target is the end of the log when following began, -1 while it is not known; it counts for Options.All and for people.
 	target  int64
 	ready   bool // the live stream has reached target
@@ -69,6 +73,8 @@ type partition struct {
 	asking   bool  // the answer to come tells its target
 	explicit bool  // it was assigned, not only mentioned
 	listed   bool  // Partitions lists it
+	named    bool  // the log names it
+	from     int64 // events below are in the cache already, by the snapshot
 
 	asked  chan struct{} // closed when the target was asked for once
 	askErr error         // valid after asked
@@ -124,7 +130,7 @@ func (mp *metaPartition) remove(u *partition) {
 	if len(mp.users) == 0 && !mp.all {
 		mp.live.stop()
 		mp.load.stop()
-		mp.target, mp.ready, mp.cause, mp.ask = -1, false, nil, false
+		mp.target, mp.ready, mp.cause, mp.ask, mp.restored = -1, false, nil, false, nil
 	}
 }
 
@@ -238,10 +244,11 @@ func (u *partition) setReady() (changed bool) {
 func (mp *metaPartition) reset(resume Position) {
 	mp.live.next, mp.fresh = resume, true
 	mp.load.stop()
+	mp.resets++
 	mp.target, mp.ready, mp.ask = -1, false, true
 	for _, u := range mp.users {
 		u.loading, u.inLoad, u.target, u.asking = false, false, -1, false
-		u.listed = u.explicit
+		u.listed, u.named, u.from = u.explicit, false, 0
 		u.mu.Lock()
 		if u.ready {
 			mp.unready++

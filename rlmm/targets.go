@@ -77,7 +77,9 @@ func (m *Manager) askTargets(ctx context.Context, which whom) (failed bool) {
 	if len(ask) == 0 {
 		return false
 	}
+	m.restore(ask)
 	if bounds, err := m.bounds(ctx, ask); err == nil {
+		m.verify(ctx, bounds)
 		for p, b := range bounds {
 			m.answered(m.parts[p], b, nil)
 		}
@@ -93,6 +95,9 @@ func (m *Manager) askTargets(ctx context.Context, which whom) (failed bool) {
 	for _, p := range ask {
 		g.Go(func() error {
 			bounds, err := m.bounds(ctx, []int32{p})
+			if err == nil {
+				m.verify(ctx, bounds)
+			}
 			m.answered(m.parts[p], bounds[p], err)
 			mu.Lock()
 			defer mu.Unlock()
@@ -119,6 +124,7 @@ func (m *Manager) answered(mp *metaPartition, b Bounds, err error) {
 		mp.cause = err
 		mp.ask = true
 	} else {
+		m.resume(mp)
 		changed = mp.begin(b)
 	}
 	for _, u := range mp.users {

@@ -159,6 +159,31 @@ func (t *tree) insert(gen uint64, n *node, i int, it item, kid *node) (right *no
 	return right
 }
 
+// build fills an empty tree with entries that are in order, without equal ones.
+func (t *tree) build(items []item) {
+	var level []*node
+	for part := range slices.Chunk(items, fanout) {
+		n := &node{items: slices.Clone(part)}
+		t.remax(n)
+		level = append(level, n)
+	}
+	for len(level) > 1 {
+		var above []*node
+		for kids := range slices.Chunk(level, fanout) {
+			n := &node{kids: slices.Clone(kids)}
+			for _, k := range kids {
+				n.items = append(n.items, k.items[0])
+			}
+			t.remax(n)
+			above = append(above, n)
+		}
+		level = above
+	}
+	if len(level) == 1 {
+		t.root = level[0]
+	}
+}
+
 // remove takes out the entry that is equal to key and s (s may be nil where the key alone decides) and returns it.
 func (t *tree) remove(gen uint64, key int64, s *segment) (old *segment) {
 	if t.root == nil {
