@@ -84,3 +84,15 @@ func TestLs_AMetadataLogThatIsAPipeIsRefused(t *testing.T) {
 	fails(t, cli.ExitFailed, []string{"not a regular file"}, "ls", "--config", b.config)
 	fails(t, cli.ExitFailed, []string{"partition-0.log"}, "copy", "--config", b.config, b.logs)
 }
+
+func TestBadInput_APrefixThatTheStoreCannotHaveIsAMistakeInTheConfiguration(t *testing.T) {
+	b := newBed(t, nil, "orders-0")
+	for _, prefix := range []string{"/abs/", "../x/", "a//b/", ".tierkit/", ".tierkit/metadata/", strings.Repeat("y", 256) + "/", "a/./"} {
+		b.configure(t, "key.prefix="+prefix)
+		fails(t, cli.ExitUsage, []string{"key.prefix: "}, "copy", "--config", b.config, b.logs)
+		fails(t, cli.ExitUsage, []string{"key.prefix: "}, "ls", "--from-store", "--config", b.config)
+	}
+	if left, err := os.ReadDir(b.store); err != nil || len(left) != 0 {
+		t.Errorf("the store was touched: %v, %v", left, err)
+	}
+}

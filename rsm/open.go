@@ -92,6 +92,9 @@ func (s *Setup) Open(ctx context.Context) (*Manager, error) {
 }
 
 func openOver(store *backends.Store, c Config, keys crypto.KeyWrapper, o OpenOptions) (*Manager, error) {
+	if err := backends.CheckKey(store.Properties(), c.KeyPrefix+"t"); err != nil {
+		return nil, settings.Missing(o.Prefix+keyPrefix, "no object of this store can be behind it: %v", errors.Unwrap(err))
+	}
 	budget, err := NewBudget(c, store)
 	if errors.Is(err, membudget.ErrTooLarge) {
 		return nil, settings.Problemf(o.Prefix+keyMemoryBudget, strconv.FormatInt(c.MemoryBudgetBytes, 10),
