@@ -209,18 +209,21 @@ func (d *demo) readCommitted(ctx context.Context) error {
 	if err := d.title("tierkit read --topic payments --partition 0 --isolation read_committed: without aborted transactions"); err != nil {
 		return err
 	}
-	var n [2]int
-	for i, isolation := range []string{"read_uncommitted", "read_committed"} {
-		var buf bytes.Buffer
+	for _, isolation := range []string{"read_uncommitted", "read_committed"} {
+		var records, notes bytes.Buffer
 		quiet := *d.app
-		quiet.Out = &buf
+		quiet.Out, quiet.Err = &records, &notes
 		err := quiet.read(ctx, &readFlags{target: target{topic: "payments"}, format: "raw", isolation: isolation})
 		if err != nil {
 			return err
 		}
-		n[i] = bytes.Count(buf.Bytes(), []byte("\n"))
-		if err := d.app.printf("   %-16s %d records\n", isolation, n[i]); err != nil {
+		if err := d.app.printf("   %-16s %d records\n", isolation, bytes.Count(records.Bytes(), []byte("\n"))); err != nil {
 			return err
+		}
+		if note := strings.TrimSpace(strings.TrimPrefix(notes.String(), "tierkit: ")); note != "" {
+			if err := d.app.printf("                    (%s)\n", note); err != nil {
+				return err
+			}
 		}
 	}
 	return nil
