@@ -145,7 +145,22 @@ func (m *Manager) Reconcile(ctx context.Context, ps []remotelog.TopicIDPartition
 	if err != nil {
 		return err
 	}
-	for _, u := range added {
+	return m.waitAsked(ctx, added)
+}
+
+// asked waits until the log was asked how far to read those of ps that are followed.
+func (m *Manager) asked(ctx context.Context, ps []remotelog.TopicIDPartition) error {
+	var us []*partition
+	for _, tp := range ps {
+		if u := m.user(tp); u != nil {
+			us = append(us, u)
+		}
+	}
+	return m.waitAsked(ctx, us)
+}
+
+func (m *Manager) waitAsked(ctx context.Context, us []*partition) error {
+	for _, u := range us {
 		select {
 		case <-u.asked:
 			if u.askErr != nil {

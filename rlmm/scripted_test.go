@@ -132,7 +132,7 @@ func wantErr(t testing.TB, what string, err, kind error) {
 }
 
 // everyRead calls each read of a partition and returns their errors by name.
-func everyRead(ctx context.Context, m *rlmm.Manager, tp remotelog.TopicIDPartition) map[string]error {
+func everyRead(ctx context.Context, m rlmm.Implementation, tp remotelog.TopicIDPartition) map[string]error {
 	out := map[string]error{}
 	_, _, out["Segment"] = m.Segment(ctx, tp, 0, 0)
 	_, _, out["NextSegmentWithTxnIndex"] = m.NextSegmentWithTxnIndex(ctx, tp, 0, 0)
@@ -144,7 +144,7 @@ func everyRead(ctx context.Context, m *rlmm.Manager, tp remotelog.TopicIDPartiti
 }
 
 // everyWrite calls each write.
-func everyWrite(ctx context.Context, m *rlmm.Manager, tp remotelog.TopicIDPartition) map[string]error {
+func everyWrite(ctx context.Context, m rlmm.Implementation, tp remotelog.TopicIDPartition) map[string]error {
 	md := seg(tp, 77, 0, 9, 0, 0)
 	return map[string]error{
 		"Add":                m.Add(ctx, md),
