@@ -22,9 +22,11 @@ import (
 	"github.com/tierkit/tierkit/backends"
 	"github.com/tierkit/tierkit/backends/fs"
 	"github.com/tierkit/tierkit/backends/mem"
+	"github.com/tierkit/tierkit/backends/s3"
+	"github.com/tierkit/tierkit/internal/testbed"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m, goleak.Cleanup(testbed.Exit)) }
 
 // place opens drivers over one namespace: each call is another client.
 type place func(t *testing.T) backends.Driver
@@ -44,9 +46,33 @@ func places(t *testing.T) map[string]place {
 		}
 	}
 	return map[string]place{
-		"mem":        func(*testing.T) backends.Driver { return space.Client(mem.Options{}) },
-		"fs":         open(dir, false),
-		"fs-no-sync": open(fast, true),
+		"mem":          func(*testing.T) backends.Driver { return space.Client(mem.Options{}) },
+		"fs":           open(dir, false),
+		"fs-no-sync":   open(fast, true),
+		"s3-minio":     bucket(testbed.MinIO, "crc32c"),
+		"s3-minio-tls": bucket(testbed.MinIOTLS, "auto"),
+		"s3-seaweedfs": bucket(testbed.SeaweedFS, "auto"),
+	}
+}
+
+// bucket is a place in a bucket of its own.
+func bucket(server func(testing.TB) *testbed.S3, checksum string) place {
+	name := ""
+	return func(t *testing.T) backends.Driver {
+		t.Helper()
+		srv := server(t)
+		if name == "" {
+			name = srv.Bucket(t)
+		}
+		d, err := s3.Open(t.Context(), s3.Options{
+			Bucket: name, Endpoint: srv.Endpoint, CAFile: srv.CAFile, Checksum: checksum, PartBytes: 5 << 20,
+			Credentials: s3.Credentials{AccessKey: backends.NewSecret(srv.AccessKey), SecretKey: backends.NewSecret(srv.SecretKey)},
+		}, backends.Env{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = d.Close() })
+		return d
 	}
 }
 
@@ -60,10 +86,19 @@ func TestContract(t *testing.T) {
 	for _, c := range contracts() {
 		t.Run(c.name, func(t *testing.T) {
 			for name, p := range places(t) {
+				if slices.Contains(deviations()[name], c.name) {
+					continue
+				}
 				t.Run(name, func(t *testing.T) { c.run(t, p) })
 			}
 		})
 	}
+}
+
+// deviations are what servers do differently, of which nothing can be made by a driver. SeaweedFS lists directory after directory, so that "a/x"
+// comes before "a-b": keys of segments never differ like that.
+func deviations() map[string][]string {
+	return map[string][]string{"s3-seaweedfs": {"list/order-and-pages", "list/prefix-is-text"}}
 }
 
 func contracts() []contract {
@@ -168,6 +203,9 @@ func putReadAfterWrite(t *testing.T, p place) {
 			stat, err := other.Stat(t.Context(), "a/b")
 			if err != nil {
 				t.Fatal(err)
+			}
+			if info.ModTime.IsZero() { // the store does not tell after a put
+				stat.ModTime = info.ModTime
 			}
 			if diff := cmp.Diff(info, stat, cmpopts.IgnoreFields(backends.Info{}, "Meta"), cmpopts.EquateApproxTime(0)); diff != "" {
 				t.Errorf("put and stat differ: %s", diff)
@@ -440,7 +478,9 @@ func readerInFlight(t *testing.T, p place) {
 	if err := d.Delete(t.Context(), "k"); err != nil {
 		t.Fatal(err)
 	}
-	if got, err := io.ReadAll(obj.Body); err != nil || !bytes.Equal(got, old) {
+	got, err := io.ReadAll(obj.Body)
+	broken := d.Properties().HTTP && errors.Is(err, io.ErrUnexpectedEOF) && bytes.Equal(got, old[:len(got)]) // allowed, a mix is not
+	if !broken && (err != nil || !bytes.Equal(got, old)) {
 		t.Errorf("got %d bytes, %v, want the old ones", len(got), err)
 	}
 }

@@ -10,10 +10,11 @@ export NO_COLOR=1
 
 stages=(tools lint generated build unit demo)
 
-# tools builds the linter and whatever else the later stages need, at the same time.
+# tools installs the linter, the servers that tests talk to and whatever else the later stages need, at the same time.
 stage_tools() {
 	local pids=() pid bad=0
-	scripts/tools.sh >/dev/null & pids+=($!)
+	local set
+	for set in linters minio seaweedfs; do scripts/tools.sh "$set" >/dev/null & pids+=($!); done
 	go test -count=1 -run '^TestReader_Builds$' ./compat & pids+=($!)
 	go mod download & pids+=($!)
 	for pid in "${pids[@]}"; do wait "$pid" || bad=1; done

@@ -239,7 +239,7 @@ func (u *upload) find(ctx context.Context) (info backends.Info, mine bool, err e
 		return backends.Info{}, false, nil
 	}
 	if err != nil {
-		return backends.Info{}, false, fmt.Errorf("it cannot be told whether the object was stored: %w", err)
+		return backends.Info{}, false, &aside{"it cannot be told whether the object was stored", err}
 	}
 	return info, mine && info.Size == u.src.n, nil
 }
@@ -251,9 +251,25 @@ func (u *upload) abort(ctx context.Context) error {
 		err = u.detached(ctx, u.t.Abort)
 	}
 	if err != nil {
-		return fmt.Errorf("the unfinished upload could not be removed: %w", err)
+		return &aside{"the unfinished upload could not be removed", err}
 	}
 	return nil
+}
+
+// aside is an error of the clean-up, joined to the first one. errors.Is finds what it is about, but no Code in it: the first error's is the one that counts.
+type aside struct {
+	what string
+	err  error
+}
+
+func (a *aside) Error() string { return fmt.Sprintf("%s: %v", a.what, a.err) }
+
+// Is implements what errors.Is asks for.
+func (a *aside) Is(target error) bool {
+	if _, ok := target.(backends.Code); ok {
+		return false
+	}
+	return errors.Is(a.err, target)
 }
 
 // detached runs one step of a clean-up with half of the time that there is for it.

@@ -12,6 +12,7 @@ import (
 
 	"github.com/tierkit/tierkit/backends"
 	"github.com/tierkit/tierkit/backends/fs"
+	"github.com/tierkit/tierkit/backends/s3"
 	"github.com/tierkit/tierkit/cli"
 )
 
@@ -19,7 +20,7 @@ func main() { os.Exit(run()) }
 
 func run() int {
 	reg := new(backends.Registry)
-	for _, f := range []backends.Factory{fs.Factory()} {
+	for _, f := range []backends.Factory{fs.Factory(), s3.Factory()} {
 		if err := reg.Register(f); err != nil {
 			fmt.Fprintln(os.Stderr, "tierkit:", err)
 			return cli.ExitFailed

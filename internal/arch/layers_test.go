@@ -43,6 +43,7 @@ var layerOf = []struct{ pattern, layer string }{
 	{"cmd/tierkit", "main"},
 	{"internal/gen", "main"},
 	{"internal/need", "test support"},
+	{"internal/testbed", "test support"},
 	{"internal/arch", "test support"},
 	{"internal/golden/aiven", "test support"},
 	{"compat", "test support"},

@@ -10,6 +10,7 @@ import (
 
 	"github.com/tierkit/tierkit/backends"
 	"github.com/tierkit/tierkit/backends/fs"
+	"github.com/tierkit/tierkit/backends/s3"
 	"github.com/tierkit/tierkit/cli"
 	"github.com/tierkit/tierkit/internal/settings"
 )
@@ -38,7 +39,7 @@ func write(path string) error {
 // drivers are the built-in ones: the same as in cmd/tierkit, which a test compares.
 func drivers() (*backends.Registry, error) {
 	reg := new(backends.Registry)
-	for _, f := range []backends.Factory{fs.Factory()} {
+	for _, f := range []backends.Factory{fs.Factory(), s3.Factory()} {
 		if err := reg.Register(f); err != nil {
 			return nil, err
 		}

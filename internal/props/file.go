@@ -2,6 +2,7 @@ package props
 
 import (
 	"errors"
+	"fmt"
 	"io"
 	"io/fs"
 	"maps"
@@ -53,6 +54,23 @@ func read(path string) ([]byte, error) {
 		return nil, pe.Err
 	}
 	return data, err
+}
+
+// Pairs reads a properties file whose keys are for others to understand.
+func Pairs(path string) (map[string]string, error) {
+	data, err := read(path)
+	switch {
+	case err != nil:
+		return nil, err
+	case len(data) > MaxBytes:
+		return nil, fmt.Errorf("it has more than %d bytes", MaxBytes)
+	}
+	l := properties.Loader{Encoding: properties.ISO_8859_1, DisableExpansion: true}
+	p, err := l.LoadBytes(data)
+	if err != nil {
+		return nil, fmt.Errorf("not a properties file: %w", err)
+	}
+	return p.Map(), nil
 }
 
 // Parse is Load of bytes that are there already; path is for messages.

@@ -1,0 +1,173 @@
+package s3
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"net"
+	"net/http"
+	"sync/atomic"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/aws/ratelimit"
+	"github.com/aws/aws-sdk-go-v2/aws/retry"
+	awshttp "github.com/aws/aws-sdk-go-v2/aws/transport/http"
+	"github.com/aws/aws-sdk-go-v2/service/s3"
+	"github.com/aws/smithy-go/logging"
+	"github.com/aws/smithy-go/middleware"
+	smithyhttp "github.com/aws/smithy-go/transport/http"
+
+	"github.com/tierkit/tierkit/backends"
+	"github.com/tierkit/tierkit/internal/settings"
+	"github.com/tierkit/tierkit/internal/transport"
+)
+
+// maxBackoff bounds the pause between two attempts.
+const maxBackoff = 5 * time.Second
+
+// holder is the HTTP client of all requests, those for tokens included. It is filled once the SDK's configuration is loaded, which tells the
+// certificates of AWS_CA_BUNDLE.
+//
+// Token requests cannot be given a client through the configuration: with AWS_CA_BUNDLE set the SDK accepts none but its own type there
+// (config v1.33.18, resolveCustomCABundle). So every client made from the configuration gets a middleware that sends the request itself.
+type holder struct{ client atomic.Pointer[http.Client] }
+
+func (h *holder) apiOptions() []func(*middleware.Stack) error {
+	return []func(*middleware.Stack) error{func(s *middleware.Stack) error {
+		return s.Deserialize.Add(middleware.DeserializeMiddlewareFunc("tierkit-transport", h.send), middleware.After)
+	}}
+}
+
+// send stands where the SDK's own client is.
+func (h *holder) send(ctx context.Context, in middleware.DeserializeInput, next middleware.DeserializeHandler) (out middleware.DeserializeOutput, md middleware.Metadata, err error) {
+	client := h.client.Load()
+	if client == nil {
+		return next.HandleDeserialize(ctx, in)
+	}
+	out.RawResponse, md, err = smithyhttp.NewClientHandlerWithOptions(client).Handle(ctx, in.Request)
+	return out, md, err
+}
+
+// fill makes the client: certificates of the SDK's configuration, everything else from the settings.
+func (h *holder) fill(o *Options, cfg aws.Config, env backends.Env) (*transport.Transport, error) {
+	to := transport.Options{
+		MaxIdle: o.MaxConns, MaxConns: o.MaxConns, ConnectTimeout: o.ConnectTimeout, HeaderTimeout: o.ResponseTimeout,
+		StallTimeout: o.StallTimeout, AttemptTimeout: o.AttemptTimeout, CAFile: o.CAFile, SkipVerify: o.SkipVerify, Proxy: o.Proxy,
+		RootCAs: bundleOf(cfg), Wrap: env.WrapTransport,
+	}
+	t, err := transport.New(to)
+	if err != nil {
+		return nil, &backends.Error{Code: backends.InvalidArgument, Err: settings.Problemf(keyCAFile, o.CAFile, "%v", err)}
+	}
+	h.client.Store(&http.Client{
+		Transport: t,
+		// A redirect would carry a signature for another host; the error says where the bucket is.
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	})
+	return t, nil
+}
+
+func bundleOf(cfg aws.Config) *x509.CertPool {
+	b, ok := cfg.HTTPClient.(*awshttp.BuildableClient)
+	if !ok {
+		return nil
+	}
+	if c := b.GetTransport().TLSClientConfig; c != nil {
+		return c.RootCAs
+	}
+	return nil
+}
+
+// newClient makes the SDK's client.
+func (o *Options) newClient(cfg aws.Config, h *holder, creds aws.CredentialsProvider, p *provider, env backends.Env) *s3.Client {
+	return s3.NewFromConfig(cfg, func(so *s3.Options) {
+		so.HTTPClient = h.client.Load()
+		so.Credentials = creds
+		so.AppID = env.UserAgent
+		if o.Endpoint != "" {
+			so.BaseEndpoint = &o.Endpoint
+		}
+		so.UsePathStyle = p.pathStyle
+		if o.PathStyle != nil {
+			so.UsePathStyle = *o.PathStyle
+		}
+		so.UseARNRegion = true
+		if o.DualStack {
+			so.EndpointOptions.UseDualStackEndpoint = aws.DualStackEndpointStateEnabled
+		}
+		if o.FIPS {
+			so.EndpointOptions.UseFIPSEndpoint = aws.FIPSEndpointStateEnabled
+		}
+		// Our uploads carry checksums of their own (headers, not trailers, which many servers do not know). What the user asked for in the
+		// environment or the shared files stays.
+		if so.RequestChecksumCalculation == aws.RequestChecksumCalculationUnset {
+			so.RequestChecksumCalculation = aws.RequestChecksumCalculationWhenRequired
+		}
+		if so.ResponseChecksumValidation == aws.ResponseChecksumValidationUnset {
+			so.ResponseChecksumValidation = aws.ResponseChecksumValidationWhenRequired
+		}
+		so.DisableLogOutputChecksumValidationSkipped = true
+		so.Retryer = o.retryer()
+		so.Logger = logger(env)
+	})
+}
+
+// retryer is the one owner of retries of requests. Its token bucket is off: shared by all requests, it is empty after some 35 retries, and from then on
+// everything fails at once.
+func (o *Options) retryer() aws.Retryer {
+	attempts := o.MaxAttempts
+	if attempts <= 0 {
+		attempts = defaultAttempts
+	}
+	return retry.NewStandard(func(so *retry.StandardOptions) {
+		so.MaxAttempts = attempts
+		so.MaxBackoff = maxBackoff
+		so.RateLimiter = ratelimit.None
+		so.Retryables = append([]retry.IsErrorRetryable{retry.IsErrorRetryableFunc(permanent)}, so.Retryables...)
+	})
+}
+
+// permanent stops the retries of what cannot get better by itself: certificates, and TLS spoken to a server that has none. The other way round, MinIO says
+// AccessDenied to a PUT while the directory of the key is removed by a DELETE of its last object (seen with 2026-02-12): that passes.
+func permanent(err error) aws.Ternary {
+	if isTLSMistake(err) {
+		return aws.FalseTernary
+	}
+	if re, ok := errors.AsType[*awshttp.ResponseError](err); ok && isCode(err, "AccessDenied") && isMinIOPut(re.Response) {
+		return aws.TrueTernary
+	}
+	return aws.UnknownTernary
+}
+
+func isTLSMistake(err error) bool {
+	if _, ok := errors.AsType[*tls.CertificateVerificationError](err); ok {
+		return true
+	}
+	if _, ok := errors.AsType[tls.RecordHeaderError](err); ok {
+		return true
+	}
+	return errors.Is(err, http.ErrSchemeMismatch)
+}
+
+func isMinIOPut(resp *smithyhttp.Response) bool {
+	return resp != nil && resp.Response != nil && resp.Header.Get("Server") == "MinIO" && resp.Request != nil && resp.Request.Method == http.MethodPut
+}
+
+// isResolve reports whether the name of a host could not be found.
+func isResolve(err error) bool {
+	e, ok := errors.AsType[*net.DNSError](err)
+	return ok && e.IsNotFound
+}
+
+// logger passes the SDK's own messages on.
+func logger(env backends.Env) logging.Logger {
+	return logging.LoggerFunc(func(c logging.Classification, format string, v ...any) {
+		if c == logging.Warn {
+			env.Log.Warn("message of the AWS SDK", "message", sprintf(format, v))
+			return
+		}
+		env.Log.Debug("message of the AWS SDK", "message", sprintf(format, v))
+	})
+}

@@ -1,0 +1,201 @@
+package testbed
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/tierkit/tierkit/internal/need"
+)
+
+// A server has readyWithin to start, on a machine that does much else, and is started anew if it does not: another process may have taken one of
+// its ports in between.
+const (
+	readyWithin = 30 * time.Second
+	maxStarts   = 3
+)
+
+// process is a server that runs. A shell stands between it and us: it waits on a pipe of ours, so that the server ends with this process, however
+// that ends.
+type process struct {
+	cmd   *exec.Cmd
+	alive *os.File // closing it ends the shell and the server
+	dir   string
+	log   string
+}
+
+const guard = `"$@" </dev/null & server=$!; read -r _; kill -9 $server; wait $server 2>/dev/null`
+
+// program finds an installed program.
+func program(t testing.TB, set, version, name string) string {
+	t.Helper()
+	path := filepath.Join(need.CacheDir(t), set, version, name)
+	if _, err := os.Stat(path); err != nil {
+		need.Missing(t, set, "run scripts/tools.sh "+set)
+	}
+	return path
+}
+
+// freePorts returns ports that nobody listens on just now.
+func freePorts(n int) ([]int, error) {
+	var ports []int
+	for range n {
+		var lc net.ListenConfig
+		l, err := lc.Listen(context.Background(), "tcp", "127.0.0.1:0")
+		if err != nil {
+			return nil, err
+		}
+		defer l.Close()
+		addr, ok := l.Addr().(*net.TCPAddr)
+		if !ok {
+			return nil, fmt.Errorf("a listener on %v", l.Addr())
+		}
+		ports = append(ports, addr.Port)
+	}
+	return ports, nil
+}
+
+// start runs a program in a fresh directory until stop.
+func start(dir string, env []string, argv ...string) (*process, error) {
+	p := &process{dir: dir, log: filepath.Join(dir, "server.log")}
+	out, err := os.Create(p.log)
+	if err != nil {
+		return nil, err
+	}
+	defer out.Close()
+	r, w, err := os.Pipe()
+	if err != nil {
+		return nil, err
+	}
+	defer r.Close()
+	p.alive = w
+	p.cmd = exec.CommandContext(context.Background(), "/bin/sh", append([]string{"-c", guard, "sh"}, argv...)...)
+	p.cmd.Stdin, p.cmd.Stdout, p.cmd.Stderr, p.cmd.Dir = r, out, out, dir
+	p.cmd.Env = append([]string{"PATH=" + os.Getenv("PATH"), "HOME=" + dir, "TMPDIR=" + dir}, env...)
+	if err := p.cmd.Start(); err != nil {
+		return nil, errors.Join(err, w.Close())
+	}
+	return p, nil
+}
+
+// ready waits until url answers with 200.
+func (p *process) ready(ctx context.Context, url string) error {
+	ctx, cancel := context.WithTimeout(ctx, readyWithin)
+	defer cancel()
+	client := &http.Client{Transport: &http.Transport{
+		DisableKeepAlives: true,
+		TLSClientConfig:   &tls.Config{InsecureSkipVerify: true},
+	}}
+	tick := time.NewTicker(50 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+		if err != nil {
+			return err
+		}
+		resp, err := client.Do(req)
+		if err == nil {
+			_ = resp.Body.Close()
+			if resp.StatusCode == http.StatusOK {
+				return nil
+			}
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return fmt.Errorf("no answer from %s: %w; it said:\n%s", url, context.Cause(ctx), p.tail())
+		}
+	}
+}
+
+func (p *process) tail() []byte {
+	b, _ := os.ReadFile(p.log)
+	if len(b) > 4096 {
+		b = b[len(b)-4096:]
+	}
+	return bytes.TrimSpace(b)
+}
+
+func (p *process) stop() {
+	_ = p.alive.Close()
+	_ = p.cmd.Wait() // it is killed
+	_ = os.RemoveAll(p.dir)
+}
+
+// shared is the servers of this test binary.
+type shared struct {
+	mu      sync.Mutex
+	servers map[string]*entry
+}
+
+type entry struct {
+	once   sync.Once
+	server *S3
+	proc   *process
+	err    error
+}
+
+var all shared
+
+// get starts the server of that name once.
+func (s *shared) get(t testing.TB, name string, run func(dir string) (*S3, *process, error)) *S3 {
+	t.Helper()
+	s.mu.Lock()
+	if s.servers == nil {
+		s.servers = make(map[string]*entry)
+	}
+	e := s.servers[name]
+	if e == nil {
+		e = new(entry)
+		s.servers[name] = e
+	}
+	s.mu.Unlock()
+	e.once.Do(func() {
+		for try := 1; try == 1 || e.err != nil && try <= maxStarts && t.Context().Err() == nil; try++ {
+			e.start(name, run)
+		}
+	})
+	if e.err != nil {
+		t.Fatalf("start %s: %v", name, e.err)
+	}
+	return e.server
+}
+
+func (e *entry) start(name string, run func(dir string) (*S3, *process, error)) {
+	var dir string
+	if dir, e.err = os.MkdirTemp("", "tierkit-"+name+"-"); e.err != nil {
+		return
+	}
+	if e.server, e.proc, e.err = run(dir); e.err != nil && e.proc != nil {
+		e.proc.stop()
+		e.proc = nil
+	}
+}
+
+// Stop stops every server.
+func Stop() {
+	all.mu.Lock()
+	defer all.mu.Unlock()
+	for _, e := range all.servers {
+		if e.proc != nil {
+			e.proc.stop()
+		}
+	}
+	all.servers = nil
+}
+
+// Exit is Stop and os.Exit, for goleak.Cleanup.
+func Exit(code int) {
+	Stop()
+	os.Exit(code) //nolint:revive // the end of TestMain
+}

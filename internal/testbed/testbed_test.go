@@ -1,0 +1,64 @@
+package testbed
+
+import (
+	"context"
+	"net"
+	"os"
+	"strings"
+	"testing"
+	"time"
+)
+
+func TestVersions_AreThoseThatAreInstalled(t *testing.T) {
+	script, err := os.ReadFile("../../scripts/tools.sh")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, line := range []string{"minio=" + MinIOVersion, "seaweedfs=" + SeaweedFSVersion} {
+		if !strings.Contains(string(script), "\n"+line+"\n") {
+			t.Errorf("scripts/tools.sh has no line %q", line)
+		}
+	}
+}
+
+// TestServers_StartOnceAndStop: also that nothing listens any more once Stop returned.
+func TestServers_StartOnceAndStop(t *testing.T) {
+	servers := []*S3{MinIO(t), MinIOTLS(t), SeaweedFS(t)}
+	for _, s := range servers {
+		if got := s.Objects(t, s.Bucket(t)); len(got) != 0 {
+			t.Errorf("%s: a new bucket holds %v", s.Name, got)
+		}
+	}
+	if MinIO(t) != servers[0] {
+		t.Error("a second MinIO was started")
+	}
+	Stop()
+	for _, s := range servers {
+		_, addr, _ := strings.Cut(s.Endpoint, "://")
+		deadline := time.Now().Add(10 * time.Second)
+		for {
+			c, err := new(net.Dialer).DialContext(t.Context(), "tcp", addr)
+			if err != nil {
+				break
+			}
+			_ = c.Close()
+			if time.Now().After(deadline) {
+				t.Errorf("%s still listens on %s", s.Name, addr)
+				break
+			}
+		}
+	}
+}
+
+func TestProcess_ThatDoesNotStartSaysWhy(t *testing.T) {
+	p, err := start(t.TempDir(), nil, "/bin/sh", "-c", "echo cannot open the shop")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+	defer cancel()
+	if err := p.ready(ctx, "http://127.0.0.1:1/"); err == nil || !strings.Contains(err.Error(), "cannot open the shop") {
+		t.Errorf("got %v", err)
+	}
+	p.stop()
+}

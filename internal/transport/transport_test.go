@@ -1,0 +1,280 @@
+package transport
+
+import (
+	"bytes"
+	"context"
+	"crypto/x509"
+	"encoding/pem"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// fails sends a request that should fail.
+func fails(t *testing.T, tr *Transport, req *http.Request) error {
+	t.Helper()
+	resp, err := tr.RoundTrip(req)
+	if err == nil {
+		t.Errorf("answered with %s", resp.Status)
+		_ = resp.Body.Close()
+	}
+	return err
+}
+
+func mustNew(t *testing.T, o Options) *Transport {
+	t.Helper()
+	tr, err := New(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(tr.CloseIdleConnections)
+	return tr
+}
+
+func request(t *testing.T, method, url string, body io.Reader) *http.Request {
+	t.Helper()
+	req, err := http.NewRequestWithContext(t.Context(), method, url, body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return req
+}
+
+// server runs h until the test ends; quit ends what hangs.
+func server(t *testing.T, h func(w http.ResponseWriter, r *http.Request, quit <-chan struct{})) *httptest.Server {
+	t.Helper()
+	quit := make(chan struct{})
+	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { h(w, r, quit) }))
+	t.Cleanup(srv.Close)
+	t.Cleanup(func() { close(quit) })
+	return srv
+}
+
+const short = 100 * time.Millisecond
+
+func wantTimeout(t *testing.T, err error, what string) {
+	t.Helper()
+	te, ok := errors.AsType[*TimeoutError](err)
+	var ne net.Error
+	if !ok || !strings.Contains(te.What, what) || !errors.As(err, &ne) || !ne.Timeout() {
+		t.Errorf("got %v, want a TimeoutError of %q", err, what)
+	}
+}
+
+func TestStall_OfAnAnswer(t *testing.T) {
+	srv := server(t, func(w http.ResponseWriter, _ *http.Request, quit <-chan struct{}) {
+		w.Header().Set("Content-Length", "100")
+		_, _ = w.Write([]byte("half"))
+		w.(http.Flusher).Flush()
+		<-quit
+	})
+	tr := mustNew(t, Options{StallTimeout: short})
+	resp, err := tr.RoundTrip(request(t, http.MethodGet, srv.URL, nil))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	got, err := io.ReadAll(resp.Body)
+	if string(got) != "half" {
+		t.Errorf("read %q", got)
+	}
+	wantTimeout(t, err, "no byte moved")
+}
+
+// TestStall_SlowReaderIsNone: the time between two Reads is the reader's own.
+func TestStall_SlowReaderIsNone(t *testing.T) {
+	srv := server(t, func(w http.ResponseWriter, _ *http.Request, _ <-chan struct{}) { _, _ = w.Write(make([]byte, 1000)) })
+	tr := mustNew(t, Options{StallTimeout: short})
+	resp, err := tr.RoundTrip(request(t, http.MethodGet, srv.URL, nil))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	if _, err := io.ReadFull(resp.Body, make([]byte, 10)); err != nil {
+		t.Fatal(err)
+	}
+	idle := time.NewTimer(3 * short)
+	<-idle.C
+	if _, err := io.ReadAll(resp.Body); err != nil {
+		t.Errorf("after a pause: %v", err)
+	}
+}
+
+func TestStall_OfSending(t *testing.T) {
+	srv := server(t, func(_ http.ResponseWriter, r *http.Request, quit <-chan struct{}) {
+		_, _ = io.ReadFull(r.Body, make([]byte, 10))
+		<-quit // the buffers of the connection fill, then nothing moves
+	})
+	tr := mustNew(t, Options{StallTimeout: short, HeaderTimeout: time.Minute})
+	err := fails(t, tr, request(t, http.MethodPut, srv.URL, bytes.NewReader(make([]byte, 64<<20))))
+	wantTimeout(t, err, "no byte moved")
+}
+
+func TestHeaderTimeout(t *testing.T) {
+	srv := server(t, func(_ http.ResponseWriter, _ *http.Request, quit <-chan struct{}) { <-quit })
+	tr := mustNew(t, Options{HeaderTimeout: short, StallTimeout: time.Minute})
+	err := fails(t, tr, request(t, http.MethodGet, srv.URL, nil))
+	var ne net.Error
+	if !errors.As(err, &ne) || !ne.Timeout() {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestAttemptTimeout_EndsWithTheHeader(t *testing.T) {
+	srv := server(t, func(w http.ResponseWriter, r *http.Request, quit <-chan struct{}) {
+		if r.URL.Path == "/hang" {
+			<-quit
+			return
+		}
+		w.(http.Flusher).Flush()
+		pause := time.NewTimer(3 * short)
+		<-pause.C
+		_, _ = w.Write([]byte("late"))
+	})
+	tr := mustNew(t, Options{AttemptTimeout: short})
+	err := fails(t, tr, request(t, http.MethodGet, srv.URL+"/hang", nil))
+	wantTimeout(t, err, "no answer")
+	resp, err := tr.RoundTrip(request(t, http.MethodGet, srv.URL+"/slow", nil))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	if got, err := io.ReadAll(resp.Body); err != nil || string(got) != "late" {
+		t.Errorf("got %q, %v", got, err)
+	}
+}
+
+func TestContext_EndOfTheCallersIsNoTimeout(t *testing.T) {
+	srv := server(t, func(_ http.ResponseWriter, _ *http.Request, quit <-chan struct{}) { <-quit })
+	ctx, cancel := context.WithTimeout(t.Context(), short)
+	defer cancel()
+	tr := mustNew(t, Options{})
+	err := fails(t, tr, request(t, http.MethodGet, srv.URL, nil).WithContext(ctx))
+	if !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestCount(t *testing.T) {
+	srv := server(t, func(http.ResponseWriter, *http.Request, <-chan struct{}) {})
+	tr := mustNew(t, Options{})
+	var c Count
+	ctx := WithCount(t.Context(), &c)
+	for range 2 {
+		resp, err := tr.RoundTrip(request(t, http.MethodGet, srv.URL, nil).WithContext(ctx))
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = resp.Body.Close()
+	}
+	_ = fails(t, tr, request(t, http.MethodGet, "http://127.0.0.1:1/", nil).WithContext(ctx))
+	if c != (Count{Requests: 3, Unsent: 1}) || Requests(ctx) != 3 || Requests(t.Context()) != 0 {
+		t.Errorf("counted %+v", c)
+	}
+}
+
+func TestTLS_CAFile(t *testing.T) {
+	srv := httptest.NewTLSServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
+	defer srv.Close()
+	srv.Config.ErrorLog = nil
+	file := filepath.Join(t.TempDir(), "ca.pem")
+	if err := os.WriteFile(file, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: srv.Certificate().Raw}), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for name, tt := range map[string]struct {
+		o  Options
+		ok bool
+	}{
+		"unknown": {Options{RootCAs: x509.NewCertPool()}, false}, "file": {Options{CAFile: file}, true},
+		"file beside a pool": {Options{CAFile: file, RootCAs: x509.NewCertPool()}, true}, "unchecked": {Options{SkipVerify: true}, true},
+	} {
+		resp, err := mustNew(t, tt.o).RoundTrip(request(t, http.MethodGet, srv.URL, nil))
+		if err == nil {
+			_ = resp.Body.Close()
+		}
+		if (err == nil) != tt.ok {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	for _, bad := range []string{filepath.Join(t.TempDir(), "missing"), "transport_test.go"} {
+		if _, err := New(Options{CAFile: bad}); err == nil {
+			t.Errorf("%s was taken", bad)
+		}
+	}
+}
+
+// TestProxy: requests go to the proxy, with user and password.
+func TestProxy(t *testing.T) {
+	seen := make(chan string, 1)
+	proxy := server(t, func(w http.ResponseWriter, r *http.Request, _ <-chan struct{}) {
+		seen <- r.URL.String() + " " + r.Header.Get("Proxy-Authorization")
+		w.WriteHeader(http.StatusTeapot)
+	})
+	u, err := url.Parse(proxy.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	u.User = url.UserPassword("u", "p")
+	resp, err := mustNew(t, Options{Proxy: u}).RoundTrip(request(t, http.MethodGet, "http://store.invalid/k", nil))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = resp.Body.Close()
+	if got := <-seen; resp.StatusCode != http.StatusTeapot || got != "http://store.invalid/k Basic dTpw" {
+		t.Errorf("the proxy saw %q", got)
+	}
+}
+
+// TestProxy_Socks5: the handshake with user and password, and then the request.
+func TestProxy_Socks5(t *testing.T) {
+	var lc net.ListenConfig
+	l, err := lc.Listen(t.Context(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	host := make(chan string, 1)
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		c, err := l.Accept()
+		if err != nil {
+			return
+		}
+		defer c.Close()
+		read := func(n int) []byte { b := make([]byte, n); _, _ = io.ReadFull(c, b); return b }
+		read(int(read(2)[1]))         // version, methods
+		_, _ = c.Write([]byte{5, 2})  // user and password, RFC 1929
+		user := read(int(read(2)[1])) //
+		pass := read(int(read(1)[0])) //
+		_, _ = c.Write([]byte{1, 0})  // welcome
+		name := read(int(read(5)[4])) // connect to a name
+		read(2)                       // port
+		_, _ = c.Write([]byte{5, 0, 0, 1, 127, 0, 0, 1, 0, 80})
+		host <- string(user) + ":" + string(pass) + "@" + string(name)
+		read(16)
+		_, _ = io.WriteString(c, "HTTP/1.1 204 No Content\r\nConnection: close\r\n\r\n")
+	}()
+	u := &url.URL{Scheme: "socks5", Host: l.Addr().String(), User: url.UserPassword("me", "secret")}
+	resp, err := mustNew(t, Options{Proxy: u}).RoundTrip(request(t, http.MethodGet, "http://store.invalid/k", nil))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = resp.Body.Close()
+	<-done
+	if got := <-host; got != "me:secret@store.invalid" || resp.StatusCode != http.StatusNoContent {
+		t.Errorf("the proxy was asked for %q", got)
+	}
+}
