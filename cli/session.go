@@ -166,16 +166,8 @@ func (s *session) openIndex() error {
 }
 
 // openMetadata opens the log and a manager over it that follows every partition, and waits until it has read the log.
-func (s *session) openMetadata(ctx context.Context, open openFileLog) (err error) {
-	switch s.metaLog.Kind {
-	case props.LogFile:
-		s.log, err = s.fileLog(ctx, open)
-	case props.LogMemory:
-		s.log = memlog.New(memlog.Options{Now: s.app.Now})
-	default:
-		err = usagef("metadata.log=%s: this command has no such log yet; set metadata.log=file and metadata.log.dir", s.metaLog.Kind)
-	}
-	if err != nil {
+func (s *session) openMetadata(ctx context.Context, open openFileLog) error {
+	if err := s.openLog(ctx, open); err != nil {
 		return err
 	}
 	m, err := rlmm.New(s.log, rlmm.Options{All: true, Logger: s.app.log, Now: s.app.Now})
@@ -184,6 +176,19 @@ func (s *session) openMetadata(ctx context.Context, open openFileLog) (err error
 	}
 	s.meta, s.reader = m, m
 	return m.WaitReady(ctx)
+}
+
+// openLog opens the metadata log alone.
+func (s *session) openLog(ctx context.Context, open openFileLog) (err error) {
+	switch s.metaLog.Kind {
+	case props.LogFile:
+		s.log, err = s.fileLog(ctx, open)
+	case props.LogMemory:
+		s.log = memlog.New(memlog.Options{Now: s.app.Now})
+	default:
+		err = usagef("metadata.log=%s: this command has no such log yet; set metadata.log=file and metadata.log.dir", s.metaLog.Kind)
+	}
+	return err
 }
 
 // openFileLog is filelog.Open or filelog.OpenReadOnly.
