@@ -82,10 +82,11 @@ func (l Limit) within(def, most int64) int64 {
 // ParseConfig reads the engine's settings out of properties whose keys have lost the prefix rsm.config. The error names every
 // mistake; keys below "storage." are left to the driver's table.
 func ParseConfig(props map[string]string) (Config, error) {
-	return parseConfig(props, settings.Options{})
+	return parseConfig(props, settings.Options{}, nil)
 }
 
-func parseConfig(props map[string]string, o settings.Options) (Config, error) {
+// parseConfig does; a KeyWrapper that the caller has stands for the key files.
+func parseConfig(props map[string]string, o settings.Options, keys crypto.KeyWrapper) (Config, error) {
 	o.Ignored = notOurs
 	v, err := settings.Parse(Settings(), props, o)
 	c := Config{
@@ -114,7 +115,9 @@ func parseConfig(props map[string]string, o settings.Options) (Config, error) {
 	if v.String(keySegmentFormat) == "iceberg" {
 		errs = append(errs, settings.Problemf(o.Prefix+keySegmentFormat, "iceberg", "is not supported: segments are stored as they are; set it to kafka"))
 	}
-	errs = append(errs, c.parseKeys(v, o.Prefix)...)
+	if keys == nil {
+		errs = append(errs, c.parseKeys(v, o.Prefix)...)
+	}
 	return c, errors.Join(errs...)
 }
 

@@ -198,3 +198,30 @@ func TestOpen_AssemblesAManagerFromProperties(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// A KMS stands in for the key files: settings of key pairs are then not asked for.
+func TestOpen_AKeyWrapperOfTheCallersNeedsNoKeyPairs(t *testing.T) {
+	var reg backends.Registry
+	if err := reg.Register(mem.Factory()); err != nil {
+		t.Fatal(err)
+	}
+	ring, err := testRing()
+	if err != nil {
+		t.Fatal(err)
+	}
+	m, err := Open(t.Context(), OpenOptions{
+		Registry: &reg, Keys: ring,
+		Props: map[string]string{"storage.backend": "mem", "encryption.enabled": "true"},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer m.Close()
+	md, data, log := segmentOf(81, 5_000)
+	if _, err := m.Copy(t.Context(), md, data); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := read(t.Context(), m, finished(md, nil), 0, remotelog.ToEnd); err != nil || !bytes.Equal(got, log) {
+		t.Errorf("%d bytes, %v", len(got), err)
+	}
+}

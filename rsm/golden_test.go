@@ -26,7 +26,7 @@ type goldenRig struct {
 
 func newGoldenRig(t testing.TB, props map[string]string, objects map[string][]byte) *goldenRig {
 	t.Helper()
-	c, err := parseConfig(props, settings.Options{})
+	c, err := parseConfig(props, settings.Options{}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -128,7 +128,7 @@ func checkLog(t *testing.T, g *goldenRig, s *aiven.Segment, md remotelog.Segment
 		return
 	}
 	chunk := int64(s.Expect.Chunks)
-	if n, err := parseConfig(s.Config, settings.Options{}); err == nil {
+	if n, err := parseConfig(s.Config, settings.Options{}, nil); err == nil {
 		chunk = int64(n.ChunkBytes)
 	}
 	for border := chunk; border < size && border < 20*chunk; border += chunk {

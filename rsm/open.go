@@ -41,7 +41,7 @@ func ReadSettings(o OpenOptions) (*Setup, error) {
 	if o.Registry == nil {
 		return nil, errors.New("rsm: OpenOptions.Registry is required")
 	}
-	c, err := parseConfig(o.Props, o.settings())
+	c, err := parseConfig(o.Props, o.settings(), o.Keys)
 	choice, serr := o.Registry.Parse(o.Props, o.settings())
 	if err := errors.Join(err, serr); err != nil {
 		return nil, err
