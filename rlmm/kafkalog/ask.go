@@ -21,6 +21,9 @@ type facts struct {
 	// event; epoch is -1 if there is none.
 	epoch int32
 	end   int64
+	// mute: the leader knows no such epoch though its own is greater. Kafka always answers then, with the epoch below, because a
+	// leader notes where its own epoch begins (LeaderEpochFileCache.endOffsetFor); others may not, and it says nothing.
+	mute bool
 }
 
 // question asks one leader about some partitions.
@@ -71,7 +74,7 @@ func (l *Log) Check(ctx context.Context, at map[int32]rlmm.Position) ([]rlmm.Los
 func lossAt(p int32, pos rlmm.Position, f facts) (rlmm.Loss, bool) {
 	loss := rlmm.Loss{Partition: p, From: pos, Resume: rlmm.Position{Offset: f.bounds.First, Epoch: -1}}
 	// What precedes a position below or at First has left the log: nothing can be said against it.
-	known := pos.Epoch >= 0 && pos.Offset > f.bounds.First
+	known := pos.Epoch >= 0 && pos.Offset > f.bounds.First && !f.mute
 	switch {
 	case pos.Offset > f.bounds.Next,
 		known && f.epoch != pos.Epoch, // nothing of that epoch is there
@@ -251,7 +254,8 @@ func (l *Log) epochEnds(ctx context.Context, q *question, found map[int32]facts,
 				errs[p.Partition] = err
 				continue
 			}
-			f.epoch, f.end = p.LeaderEpoch, p.EndOffset
+			pl := q.at[p.Partition]
+			f.epoch, f.end, f.mute = p.LeaderEpoch, p.EndOffset, p.LeaderEpoch < 0 && pl.pos.Epoch < pl.leader
 			found[p.Partition] = f
 		}
 	}

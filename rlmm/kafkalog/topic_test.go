@@ -1,0 +1,239 @@
+package kafkalog
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"log/slog"
+	"os"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kfake"
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/tierkit/tierkit/remotelog"
+)
+
+// dynamicConfigs are the settings that somebody gave the topic.
+func (f *fake) dynamicConfigs() map[string]string {
+	f.t.Helper()
+	req := kmsg.NewPtrDescribeConfigsRequest()
+	r := kmsg.NewDescribeConfigsRequestResource()
+	r.ResourceType, r.ResourceName = kmsg.ConfigResourceTypeTopic, Topic
+	req.Resources = append(req.Resources, r)
+	resp, err := req.RequestWith(context.Background(), f.client())
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	out := map[string]string{}
+	for _, c := range resp.Resources[0].Configs {
+		if c.Source == kmsg.ConfigSourceDynamicTopicConfig {
+			out[c.Name] = *c.Value
+		}
+	}
+	return out
+}
+
+// Scenario 69, and the topic as broker 4.4.0 makes it: the same settings, by default and with another min ISR.
+func TestScenario69_TopicAsMadeByABroker(t *testing.T) {
+	var golden struct {
+		Configs []struct{ Name, Value, Source string }
+	}
+	b, err := os.ReadFile("testdata/4.4.0.topic.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := json.Unmarshal(b, &golden); err != nil {
+		t.Fatal(err)
+	}
+	want := map[string]string{}
+	for _, c := range golden.Configs {
+		if c.Source == "DYNAMIC_TOPIC_CONFIG" {
+			want[c.Name] = c.Value
+		}
+	}
+	if len(want) != 4 {
+		t.Fatalf("the golden topic has %d settings of its own, want 4", len(want))
+	}
+	for _, isr := range []string{"2", "3"} {
+		f := newFake(t)
+		c := f.config()
+		c.Partitions, c.ReplicationFactor = 5, 1
+		if isr != "2" {
+			c.MinISR = 3
+		}
+		l := f.open(Options{Config: c, Create: true})
+		want["min.insync.replicas"] = isr
+		if diff := cmp.Diff(want, f.dynamicConfigs()); diff != "" {
+			t.Errorf("min ISR %s: %s", isr, diff)
+		}
+		if l.Partitions() != 5 {
+			t.Errorf("%d partitions, want 5", l.Partitions())
+		}
+		again := f.open(Options{Config: c, Create: true}) // it is there: nothing is made
+		if again.Identity() != l.Identity() {
+			t.Errorf("opened again as %s, was %s", again.Identity(), l.Identity())
+		}
+	}
+}
+
+// Scenarios 56 to 58 end here where Kafka's manager ends its initialization: a topic that is not there, that cannot be made, or
+// that has another number of partitions.
+func TestOpen_Refusals(t *testing.T) {
+	t.Run("no topic and none to be made", func(t *testing.T) {
+		f := newFake(t)
+		_, err := Open(t.Context(), Options{Config: f.config()})
+		if !errors.Is(err, ErrNoTopic) || !strings.Contains(err.Error(), keyPartitions) {
+			t.Errorf("%v, want ErrNoTopic with a way out", err)
+		}
+		if st, err := describe(t.Context(), f.client()); !errors.Is(err, ErrNoTopic) {
+			t.Errorf("the topic is there afterwards: %+v, %v", st, err)
+		}
+	})
+	t.Run("to be made without numbers", func(t *testing.T) {
+		f := newFake(t)
+		for _, n := range [][2]int{{0, 0}, {5, 0}, {0, 1}} {
+			c := f.config()
+			c.Partitions, c.ReplicationFactor = int32(n[0]), int16(n[1])
+			if _, err := Open(t.Context(), Options{Config: c, Create: true}); !errors.Is(err, remotelog.ErrInvalidArgument) {
+				t.Errorf("%v: %v, want ErrInvalidArgument", n, err)
+			}
+		}
+	})
+	t.Run("another number of partitions", func(t *testing.T) {
+		f := withTopic(t, 3)
+		c := f.config()
+		c.Partitions = 50
+		_, err := Open(t.Context(), Options{Config: c})
+		if !errors.Is(err, ErrPartitions) || !strings.Contains(err.Error(), "3") || !strings.Contains(err.Error(), "50") {
+			t.Errorf("%v, want ErrPartitions with both numbers", err)
+		}
+	})
+	t.Run("not allowed", func(t *testing.T) {
+		f := withTopic(t, 1)
+		defer f.c.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Metadata}, Topic: Topic, Err: kerr.TopicAuthorizationFailed, Count: -1}).Remove()
+		if _, err := Open(t.Context(), Options{Config: f.config()}); !errors.Is(err, kerr.TopicAuthorizationFailed) {
+			t.Errorf("%v, want %v", err, kerr.TopicAuthorizationFailed)
+		}
+	})
+	t.Run("creation refused", func(t *testing.T) {
+		f := newFake(t)
+		c := f.config()
+		c.Partitions, c.ReplicationFactor = 5, 1
+		defer f.c.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.CreateTopics}, Err: kerr.TopicAuthorizationFailed, Count: -1}).Remove()
+		if _, err := Open(t.Context(), Options{Config: c, Create: true}); !errors.Is(err, kerr.TopicAuthorizationFailed) {
+			t.Errorf("%v, want %v", err, kerr.TopicAuthorizationFailed)
+		}
+	})
+	t.Run("nobody there", func(t *testing.T) {
+		f := newFake(t)
+		c := f.config()
+		c.ConnectTimeout = 200 * time.Millisecond
+		f.c.Close()
+		_, err := Open(t.Context(), Options{Config: c})
+		if err == nil || !strings.Contains(err.Error(), f.addrs[0]) {
+			t.Errorf("%v, want the address", err)
+		}
+	})
+	t.Run("no addresses", func(t *testing.T) {
+		if _, err := Open(t.Context(), Options{}); !errors.Is(err, remotelog.ErrInvalidArgument) {
+			t.Errorf("%v, want ErrInvalidArgument", err)
+		}
+	})
+}
+
+// Brokers that do not know of the topic at first, and that are not there at first.
+func TestOpen_TriesAgain(t *testing.T) {
+	f := newFake(t)
+	c := f.config()
+	c.Partitions, c.ReplicationFactor = 2, 1
+	h := f.c.Fault(
+		kfake.Fault{Keys: []kmsg.Key{kmsg.CreateTopics}, Err: kerr.NotController, Count: 1},
+		kfake.Fault{Keys: []kmsg.Key{kmsg.Metadata}, Topic: Topic, Err: kerr.UnknownTopicOrPartition, Count: 3},
+	)
+	if l := f.open(Options{Config: c, Create: true}); l.Partitions() != 2 {
+		t.Errorf("%d partitions, want 2", l.Partitions())
+	}
+	if h.Hits() < 4 {
+		t.Errorf("%d faults were met, want 4", h.Hits())
+	}
+}
+
+// lines keeps what is logged.
+type lines struct {
+	mu sync.Mutex
+	b  strings.Builder
+}
+
+func (l *lines) Write(b []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.Write(b)
+}
+
+func (l *lines) count(text string) int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return strings.Count(l.b.String(), text)
+}
+
+// A topic that grew is a warning, once, and the old number goes on to hold.
+func TestLog_GrownTopic(t *testing.T) {
+	f := withTopic(t, 2)
+	var said lines
+	l := f.open(Options{Logger: slog.New(slog.NewTextHandler(&said, nil))})
+	req := kmsg.NewPtrCreatePartitionsRequest()
+	rt := kmsg.NewCreatePartitionsRequestTopic()
+	rt.Topic, rt.Count = Topic, 7
+	req.Topics, req.TimeoutMillis = append(req.Topics, rt), 5000
+	if _, err := req.RequestWith(t.Context(), f.client()); err != nil {
+		t.Fatal(err)
+	}
+	for range 3 {
+		if err := l.look(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if got := said.count("another number of partitions"); got != 1 || l.Grown() != 7 || l.Partitions() != 2 {
+		t.Errorf("%d warnings, grown %d, partitions %d; want 1, 7, 2", got, l.Grown(), l.Partitions())
+	}
+	if _, err := l.Append(t.Context(), 1, []byte("x")); err != nil {
+		t.Error(err)
+	}
+}
+
+// Nobody reads or writes: the topic is looked at every 30 seconds all the same.
+func TestLog_WatchesTheTopic(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var network kfake.VirtualNetwork
+		f := &fake{t: t}
+		c, err := kfake.NewCluster(kfake.NumBrokers(1), kfake.ListenFn(network.Listen), kfake.SeedTopics(1, Topic))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+		f.c, f.addrs = c, c.ListenAddrs()
+		l, err := Open(t.Context(), Options{Config: f.config(), Dial: network.DialContext})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer func() { _ = l.Close() }()
+		asked := c.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Metadata}, Topic: Topic, Count: -1, Observe: true})
+		begun := time.Now()
+		if err := asked.Wait(t.Context(), 3); err != nil {
+			t.Fatal(err)
+		}
+		if took := time.Since(begun); took < 60*time.Second || took > 100*time.Second {
+			t.Errorf("three looks after %v, want about 90 s", took)
+		}
+		if l.Err() != nil {
+			t.Errorf("Err() = %v", l.Err())
+		}
+	})
+}
