@@ -52,6 +52,19 @@ func secondBatch(t *testing.T, path string) int64 {
 	return int64(12+binary.BigEndian.Uint32(b[8:12])) + 80
 }
 
+func cutLastBatch(t *testing.T, path string) {
+	t.Helper()
+	b, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	last := int64(0)
+	for at := int64(0); at < int64(len(b)); at += int64(12 + binary.BigEndian.Uint32(b[at+8:])) {
+		last = at
+	}
+	truncate(t, path, last)
+}
+
 // Damage in a log directory: what is whole is taken up to there, nothing of the bad segment is left in the store.
 func TestBadInput_LogDirectory(t *testing.T) {
 	const segment = "00000000000000000080"
@@ -61,13 +74,24 @@ func TestBadInput_LogDirectory(t *testing.T) {
 		want   []string
 		copied int // segments that are whole before the damage
 	}{
-		"offset index missing":      {func(t *testing.T, d string) { remove(t, filepath.Join(d, segment+".index")) }, cli.ExitFailed, []string{segment + ".index"}, 1},
-		"time index missing":        {func(t *testing.T, d string) { remove(t, filepath.Join(d, segment+".timeindex")) }, cli.ExitFailed, []string{segment + ".timeindex"}, 1},
-		"offset index cut":          {func(t *testing.T, d string) { truncate(t, filepath.Join(d, segment+".index"), 13) }, cli.ExitDamage, []string{segment + ".index"}, 1},
-		"time index cut":            {func(t *testing.T, d string) { truncate(t, filepath.Join(d, segment+".timeindex"), 13) }, cli.ExitDamage, []string{segment + ".timeindex"}, 1},
-		"snapshot missing":          {func(t *testing.T, d string) { remove(t, filepath.Join(d, "00000000000000000160.snapshot")) }, cli.ExitFailed, []string{"00000000000000000160.snapshot"}, 1},
-		"log cut inside a batch":    {func(t *testing.T, d string) { truncate(t, filepath.Join(d, segment+".log"), 9000) }, cli.ExitDamage, []string{segment + ".log"}, 1},
-		"bad CRC in the middle":     {func(t *testing.T, d string) { p := filepath.Join(d, segment+".log"); flip(t, p, secondBatch(t, p)) }, cli.ExitDamage, []string{segment + ".log", "CRC"}, 1},
+		"offset index missing":     {func(t *testing.T, d string) { remove(t, filepath.Join(d, segment+".index")) }, cli.ExitFailed, []string{segment + ".index"}, 1},
+		"time index missing":       {func(t *testing.T, d string) { remove(t, filepath.Join(d, segment+".timeindex")) }, cli.ExitFailed, []string{segment + ".timeindex"}, 1},
+		"offset index cut":         {func(t *testing.T, d string) { truncate(t, filepath.Join(d, segment+".index"), 13) }, cli.ExitDamage, []string{segment + ".index"}, 1},
+		"time index cut":           {func(t *testing.T, d string) { truncate(t, filepath.Join(d, segment+".timeindex"), 13) }, cli.ExitDamage, []string{segment + ".timeindex"}, 1},
+		"snapshot missing":         {func(t *testing.T, d string) { remove(t, filepath.Join(d, "00000000000000000160.snapshot")) }, cli.ExitFailed, []string{"00000000000000000160.snapshot"}, 1},
+		"log cut inside a batch":   {func(t *testing.T, d string) { truncate(t, filepath.Join(d, segment+".log"), 9000) }, cli.ExitDamage, []string{segment + ".log"}, 1},
+		"bad CRC in the middle":    {func(t *testing.T, d string) { p := filepath.Join(d, segment+".log"); flip(t, p, secondBatch(t, p)) }, cli.ExitDamage, []string{segment + ".log", "CRC"}, 1},
+		"log missing, index there": {func(t *testing.T, d string) { remove(t, filepath.Join(d, segment+".log")) }, cli.ExitDamage, []string{segment + ".log is missing"}, 0},
+		"log without its last batch": {func(t *testing.T, d string) { cutLastBatch(t, filepath.Join(d, segment+".log")) }, cli.ExitDamage,
+			[]string{segment + ".log", "its .index knows", "end was lost"}, 1},
+		"log without its last batch, index too": {func(t *testing.T, d string) {
+			cutLastBatch(t, filepath.Join(d, segment+".log"))
+			fi, err := os.Stat(filepath.Join(d, segment+".index"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			truncate(t, filepath.Join(d, segment+".index"), fi.Size()-8)
+		}, cli.ExitDamage, []string{segment + ".log", "its .timeindex knows offset 159", "end was lost"}, 1},
 		"partition.metadata absent": {func(t *testing.T, d string) { remove(t, filepath.Join(d, "partition.metadata")) }, cli.ExitFailed, []string{"partition.metadata", "topic id"}, 0},
 		"no epoch checkpoint":       {func(t *testing.T, d string) { remove(t, filepath.Join(d, "leader-epoch-checkpoint")) }, cli.ExitFailed, []string{"leader-epoch-checkpoint"}, 0},
 	} {

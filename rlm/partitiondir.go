@@ -23,6 +23,7 @@ type localLog struct {
 	lineage   Lineage
 	segments  []localFile // by base offset; the last one is active
 	snapshots []int64     // offsets of the .snapshot files, ascending
+	indexes   []int64     // base offsets of the .index files
 }
 
 // localFile is a .log file.
@@ -88,6 +89,9 @@ func loadLocalLog(dir string, tp remotelog.TopicIDPartition) (*localLog, error) 
 	}
 	slices.SortFunc(l.segments, func(a, b localFile) int { return int(min(1, max(-1, a.base-b.base))) })
 	slices.Sort(l.snapshots)
+	if err := l.checkComplete(); err != nil {
+		return nil, err
+	}
 	if len(epochs) == 0 && slices.ContainsFunc(l.segments, func(f localFile) bool { return f.size > 0 }) {
 		return nil, fmt.Errorf("%w: the %s of %s names no leader epoch: start the broker once, its recovery fills it", remotelog.ErrInvalidArgument,
 			leaderEpochFile, dir)
@@ -115,6 +119,25 @@ func (l *localLog) add(e fs.DirEntry) error {
 	}
 	if offset, ok := baseOffset(name, ".snapshot"); ok {
 		l.snapshots = append(l.snapshots, offset)
+	}
+	if base, ok := baseOffset(name, ".index"); ok {
+		l.indexes = append(l.indexes, base)
+	}
+	return nil
+}
+
+// checkComplete finds a .log that was lost between two others by the .index that it left: the segment before it would be taken as if
+// it reached over the hole. Below the first .log lies what retention is removing, above the last one nothing is taken.
+func (l *localLog) checkComplete() error {
+	bases := make([]int64, len(l.segments))
+	for i, s := range l.segments {
+		bases[i] = s.base
+	}
+	for _, base := range l.indexes {
+		if i, found := slices.BinarySearch(bases, base); !found && i > 0 && i < len(bases) {
+			return fmt.Errorf("%w: %s is missing, its .index is there: let the broker's replica restore it; if no record was lost, remove the .index",
+				remotelog.ErrCorrupt, fileName(l.dir, base, ".log"))
+		}
 	}
 	return nil
 }

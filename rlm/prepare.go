@@ -39,9 +39,8 @@ func (s *LocalSegment) prepare(ctx context.Context) (md remotelog.SegmentMetadat
 	if err := sc.run(ctx); err != nil {
 		return md, data, err
 	}
-	if n := times.Len(); n > 0 && times.Entry(n-1).Offset > s.EndOffset {
-		return md, data, s.damaged(".timeindex", fmt.Errorf("%w: its last entry is for offset %d, the segment ends at %d", remotelog.ErrCorrupt,
-			times.Entry(n-1).Offset, s.EndOffset))
+	if err := s.checkEnd(times, sc.last); err != nil {
+		return md, data, err
 	}
 	if err := sc.checkAborted(aborted); err != nil {
 		return md, data, err
@@ -66,6 +65,30 @@ func (s *LocalSegment) prepare(ctx context.Context) (md remotelog.SegmentMetadat
 		data.TransactionIndex = remotelog.File(s.path(".txnindex"))
 	}
 	return md, data, md.Validate()
+}
+
+// checkEnd compares the end of the .log with the last entry of the time index. A broker writes that one when it closes the segment: where
+// it names an offset behind the last batch, the .log lost whole batches at its end.
+func (s *LocalSegment) checkEnd(times logfiles.TimeIndex, last int64) error {
+	if times.Len() == 0 {
+		return nil
+	}
+	switch named := times.Entry(times.Len() - 1).Offset; {
+	case named > s.EndOffset:
+		return s.damaged(".timeindex", fmt.Errorf("%w: its last entry is for offset %d, the segment ends at %d", remotelog.ErrCorrupt, named, s.EndOffset))
+	case named > last:
+		return s.lostEnd(fmt.Sprintf("at offset %d", last), fmt.Sprintf(".timeindex knows offset %d", named))
+	}
+	return nil
+}
+
+// lostEnd is the error for a .log that is shorter than one of its indexes says. To rebuild the index would hide the loss.
+func (s *LocalSegment) lostEnd(end, knows string) error {
+	todo := "its end was lost, let the broker's replica restore it"
+	if s.Active {
+		todo = "start the broker once, its recovery makes them agree, or leave the active segment out"
+	}
+	return fmt.Errorf("%s: %w: it ends %s, but its %s: %s", s.path(".log"), remotelog.ErrCorrupt, end, knows, todo)
 }
 
 // index reads an index file. Only an active segment may be without.

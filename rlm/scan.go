@@ -49,7 +49,7 @@ func (c *scan) run(ctx context.Context) error {
 		return fmt.Errorf("%w: %s changed: it had %d bytes and has %d", remotelog.ErrConflict, path, c.s.SizeBytes, c.end)
 	case c.entry < c.index.Len():
 		e := c.index.Entry(c.entry)
-		return c.s.damaged(".index", fmt.Errorf("%w: no batch begins at position %d of offset %d", remotelog.ErrCorrupt, e.Position, e.Offset))
+		return c.s.lostEnd(fmt.Sprintf("at byte %d", c.end), fmt.Sprintf(".index knows a batch at byte %d with offset %d", e.Position, e.Offset))
 	}
 	return nil
 }
