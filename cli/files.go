@@ -42,9 +42,43 @@ func (a *app) output(path string, src io.ReadCloser) (err error) {
 	})
 }
 
+// targetOf is the regular file that path names, through symbolic links. stream: what is there is none (a device, a pipe), and is written
+// to as it is; a rename would replace /dev/null for the whole machine.
+func targetOf(path string) (target string, stream bool, err error) {
+	fi, err := os.Stat(path)
+	switch {
+	case errors.Is(err, os.ErrNotExist):
+		return path, false, nil // a link to nowhere is replaced
+	case err != nil:
+		return "", false, err
+	case fi.IsDir():
+		return "", false, usagef("%s is a directory: name a file in it", path)
+	case !fi.Mode().IsRegular():
+		return path, true, nil
+	}
+	target, err = filepath.EvalSymlinks(path)
+	return target, false, err
+}
+
+// writeStream writes to what is no regular file.
+func writeStream(path string, write func(io.Writer) error) error {
+	f, err := os.OpenFile(path, os.O_WRONLY, 0)
+	if err != nil {
+		return err
+	}
+	return errors.Join(write(f), f.Close())
+}
+
 // writeFile makes a file of what write writes: in a temporary file beside it, renamed when it is complete.
 func writeFile(path string, write func(io.Writer) error) (err error) {
-	tmp, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+".*.tmp")
+	path, stream, err := targetOf(path)
+	switch {
+	case err != nil:
+		return err
+	case stream:
+		return writeStream(path, write)
+	}
+	tmp, err := os.CreateTemp(filepath.Dir(path), ".tierkit-*.tmp")
 	if err != nil {
 		return fmt.Errorf("write %s: %w", path, err)
 	}

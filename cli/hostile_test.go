@@ -2,6 +2,7 @@ package cli_test
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -95,4 +96,53 @@ func TestBadInput_APrefixThatTheStoreCannotHaveIsAMistakeInTheConfiguration(t *t
 	if left, err := os.ReadDir(b.store); err != nil || len(left) != 0 {
 		t.Errorf("the store was touched: %v, %v", left, err)
 	}
+}
+
+// fetch -o puts a file under a name; what is no file must survive that, /dev/null above all.
+func TestFetch_OutputToWhatIsNoFile(t *testing.T) {
+	b := newBed(t, nil, "orders-0")
+	must(t, "copy", "--config", b.config, b.logs)
+	first := lines(t, must(t, "ls", "--config", b.config, "--json").out)[0]
+	fetch := func(out string) []string {
+		return []string{
+			"fetch", "--config", b.config, "--topic", "orders", "--partition", "0", "--segment", first["segmentId"].(string), "-o", out,
+		}
+	}
+	want, err := os.ReadFile(filepath.Join(b.partition("orders-0"), "00000000000000000000.log"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	pipe := filepath.Join(b.dir, "pipe")
+	if err := syscall.Mkfifo(pipe, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	got := make(chan string, 1)
+	go func() {
+		data, err := os.ReadFile(pipe)
+		got <- fmt.Sprint(string(data), err)
+	}()
+	must(t, fetch(pipe)...)
+	if text := <-got; text != fmt.Sprint(string(want), nil) {
+		t.Errorf("the pipe got %d bytes, want %d", len(text), len(want))
+	}
+	if fi, err := os.Lstat(pipe); err != nil || fi.Mode().Type() != os.ModeNamedPipe {
+		t.Errorf("the pipe became %v, %v", fi, err)
+	}
+
+	file, link := filepath.Join(b.dir, strings.Repeat("f", 255)), filepath.Join(b.dir, "link")
+	if err := os.WriteFile(file, []byte("old"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink(file, link); err != nil {
+		t.Fatal(err)
+	}
+	must(t, fetch(link)...)
+	if data, err := os.ReadFile(file); err != nil || string(data) != string(want) {
+		t.Errorf("behind the link: %d bytes, %v", len(data), err)
+	}
+	if fi, err := os.Lstat(link); err != nil || fi.Mode().Type() != os.ModeSymlink {
+		t.Errorf("the link became %v, %v", fi, err)
+	}
+
+	fails(t, cli.ExitUsage, []string{"is a directory"}, fetch(b.dir)...)
 }
