@@ -151,7 +151,7 @@ func (p *resultPrinter) text(r rlm.SegmentResult, stored *int64) {
 		result += ": " + oneLine(r.Err)
 	}
 	offsets := strconv.FormatInt(md.StartOffset, 10) + ".." + strconv.FormatInt(md.EndOffset, 10)
-	p.err = errors.Join(p.err, p.a.printf(layout, md.TopicIDPartition, offsets, size(md.SizeBytes), storedText, rateText, result))
+	p.err = errors.Join(p.err, p.a.printf(layout, printable(md.TopicIDPartition.String()), offsets, size(md.SizeBytes), storedText, rateText, printable(result)))
 }
 
 // summaryJSON is the last line of copy and delete.

@@ -146,3 +146,35 @@ func TestFetch_OutputToWhatIsNoFile(t *testing.T) {
 
 	fails(t, cli.ExitUsage, []string{"is a directory"}, fetch(b.dir)...)
 }
+
+// Kafka has no such topics, so a directory named like one is not a partition's. Where a store or log has them, they do not reach the
+// terminal as they are.
+func TestCopy_NamesThatNoTopicHasAreRefused(t *testing.T) {
+	for _, topic := range []string{"a\nb", "\x1b[31mred", "..", "sp ace", strings.Repeat("t", 250)} {
+		b := newBed(t, nil, "orders-0")
+		if err := os.Rename(b.partition("orders-0"), b.partition(topic+"-0")); err != nil {
+			t.Fatal(err)
+		}
+		r := fails(t, cli.ExitFailed, []string{"no topic name that Kafka allows"}, "copy", "--config", b.config, b.logs)
+		if strings.Count(r.err, "\n") != 1 || strings.Contains(r.err, "\x1b") {
+			t.Errorf("%q: standard error is %q", topic, r.err)
+		}
+	}
+}
+
+func TestLs_ControlCharactersOfKeysStayOnTheirLine(t *testing.T) {
+	b := newBed(t, nil, "orders-0")
+	must(t, "copy", "--config", b.config, b.logs)
+	objects, _ := b.objects(t)
+	topic, _, _ := strings.Cut(objects[0], string(filepath.Separator))
+	odd := filepath.Join(b.store, topic, "0", "\x1b[2Jx\ny.rsm-manifest")
+	if err := os.WriteFile(odd, []byte("{}"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	r := must(t, "ls", "--config", b.config, "--from-store")
+	for line := range strings.Lines(r.err) {
+		if !strings.HasPrefix(line, "tierkit: ") || !strings.Contains(line, "passed over") || strings.Contains(line, "\x1b") {
+			t.Errorf("standard error has %q", line)
+		}
+	}
+}

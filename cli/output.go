@@ -7,9 +7,11 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"strconv"
 	"strings"
 	"text/tabwriter"
 	"time"
+	"unicode"
 )
 
 // printJSON writes v as one line of JSON.
@@ -26,7 +28,24 @@ func (a *app) printJSON(v any) error {
 
 // notice tells people something on standard error, on one line.
 func (a *app) notice(text string) {
-	_, _ = fmt.Fprintf(a.Err, "tierkit: %s\n", strings.ReplaceAll(text, "\n", "; ")) // there is nobody left to tell
+	_, _ = fmt.Fprintf(a.Err, "tierkit: %s\n", printable(strings.ReplaceAll(text, "\n", "; "))) // there is nobody left to tell
+}
+
+// printable is text from a store, a metadata log or a directory as a terminal may see it: it stays on its line and moves no cursor.
+func printable(s string) string {
+	if !strings.ContainsFunc(s, unicode.IsControl) {
+		return s
+	}
+	var b strings.Builder
+	for _, r := range s {
+		if unicode.IsControl(r) {
+			q := strconv.QuoteRuneToASCII(r)
+			b.WriteString(q[1 : len(q)-1])
+		} else {
+			b.WriteRune(r)
+		}
+	}
+	return b.String()
 }
 
 func (a *app) printf(format string, args ...any) error {
@@ -46,6 +65,9 @@ func newTable(w io.Writer, head ...string) *table {
 }
 
 func (t *table) row(cells ...string) {
+	for i := range cells {
+		cells[i] = printable(cells[i])
+	}
 	_, _ = io.WriteString(t.w, strings.Join(cells, "\t")+"\n") // flush reports what fails
 }
 
@@ -110,7 +132,7 @@ func (h *lineHandler) Handle(_ context.Context, r slog.Record) error {
 	if len(parts) > 0 {
 		line += " (" + strings.ReplaceAll(strings.Join(parts, ", "), "\n", "; ") + ")"
 	}
-	_, err := io.WriteString(h.w, line+"\n")
+	_, err := io.WriteString(h.w, printable(line)+"\n")
 	return err
 }
 

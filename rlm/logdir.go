@@ -33,6 +33,9 @@ const maxSideFile = 256 << 20
 // (LogLoader and UnifiedLog: <name>.<uuid>-delete, -future, -stray).
 var dying = regexp.MustCompile(`\.[0-9a-f]{32}-(delete|future|stray)$`)
 
+// legalTopic is what Kafka takes for a topic's name (Topic.validate), but for "." and "..".
+var legalTopic = regexp.MustCompile(`^[a-zA-Z0-9._-]{1,249}$`)
+
 // internalTopics are never tiered by Kafka.
 var internalTopics = []string{"__cluster_metadata", "__consumer_offsets", "__transaction_state", "__share_group_state", "__remote_log_metadata"}
 

@@ -46,6 +46,8 @@ func PartitionOf(dir string) (remotelog.TopicIDPartition, error) {
 		return none, fmt.Errorf("%w: %s belongs to a partition that is being deleted or moved", remotelog.ErrInvalidArgument, dir)
 	case !ok:
 		return none, fmt.Errorf("%w: %s is no partition directory: its name is not <topic>-<partition>", remotelog.ErrInvalidArgument, dir)
+	case !legalTopic.MatchString(topic) || topic == "." || topic == "..":
+		return none, fmt.Errorf("%w: %s is no partition directory: %q is no topic name that Kafka allows", remotelog.ErrInvalidArgument, dir, topic)
 	case slices.Contains(internalTopics, topic):
 		return none, fmt.Errorf("%w: %s belongs to an internal topic, which Kafka never tiers", remotelog.ErrInvalidArgument, dir)
 	}
