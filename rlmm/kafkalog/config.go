@@ -6,6 +6,7 @@ import (
 	"net"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/tierkit/tierkit/internal/settings"
@@ -86,17 +87,16 @@ func (r *configReader) clientNames() {
 	known := []string{forAll, forProducer, forConsumer, forAdmin}
 	table := append(clientSettings(), securitySettings()...)
 	for i := range table {
+		name := strings.TrimPrefix(table[i].Name, clientKey(settings.ID, ""))
 		for _, id := range r.v.IDs(table[i].Name) {
-			if !slices.Contains(known, id) {
-				key := clientKey(id, table[i].Name[len(clientKey(settings.ID, "")):])
-				what := "unknown setting"
-				if near := settings.Nearest(id, known); near != "" {
-					what += ", did you mean " + r.o.Prefix + clientKey(near, key[len(clientKey(id, "")):]) + "?"
-				} else {
-					what += ": what follows " + keyAll + " is common.client, producer, consumer or admin"
-				}
-				r.problem(key, "%s", what)
+			if slices.Contains(known, id) {
+				continue
 			}
+			what := ": what follows " + keyAll + " is common.client, producer, consumer or admin"
+			if near := settings.Nearest(id, known); near != "" {
+				what = ", did you mean " + r.o.Prefix + clientKey(near, name) + "?"
+			}
+			r.problem(clientKey(id, name), "unknown setting%s", what)
 		}
 	}
 }

@@ -213,18 +213,23 @@ func TestAppend_TooLarge(t *testing.T) {
 	release := f.stall()
 	var wg sync.WaitGroup
 	errs := make([]error, 12)
+	w := l.writers[0]
+	queued := func() (n int, running bool) {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		return len(w.queue), w.running
+	}
 	for i := range errs {
 		size := 1000
 		if i == 6 {
 			size = 6000
 		}
 		wg.Go(func() { _, errs[i] = l.Append(t.Context(), 0, []byte(strings.Repeat("x", size))) })
+		waitFor(t, func() bool { // the first is on its way, the others wait for it
+			n, running := queued()
+			return running && n == i
+		})
 	}
-	waitFor(t, func() bool {
-		l.writers[0].mu.Lock()
-		defer l.writers[0].mu.Unlock()
-		return len(l.writers[0].queue) == len(errs)-1 // the first is on its way
-	})
 	release()
 	wg.Wait()
 	for i, err := range errs {
