@@ -4,6 +4,7 @@ import (
 	"github.com/tierkit/tierkit/backends"
 	"github.com/tierkit/tierkit/internal/props"
 	"github.com/tierkit/tierkit/internal/settings"
+	"github.com/tierkit/tierkit/rlmm/kafkalog"
 	"github.com/tierkit/tierkit/rsm"
 )
 
@@ -20,6 +21,7 @@ func Components(reg *backends.Registry) []Component {
 	out := []Component{
 		{Name: "rsm", Doc: "how segments are stored and read (in a broker's file below rsm.config.)", Settings: rsm.Settings()},
 		{Name: "rlmm", Doc: "where the metadata live (in a broker's file below rlmm.config.)", Settings: props.MetadataSettings()},
+		{Name: "kafka", Doc: "the metadata topic of Kafka, with metadata.log=kafka (in a broker's file below rlmm.config.)", Settings: kafkalog.Settings()},
 		{Name: "storage", Doc: "which driver is used (in a broker's file below rsm.config.)", Settings: reg.Settings()},
 	}
 	for _, name := range reg.Names() {

@@ -38,7 +38,7 @@ func (a *app) copy(ctx context.Context, dirs []string, o rlm.OffloadOptions) (er
 			return asUsage(err)
 		}
 	}
-	s, err := a.openWriter(ctx)
+	s, err := a.openWriter(ctx, topicMayBeMade)
 	if err != nil {
 		return err
 	}

@@ -74,7 +74,7 @@ func (f *deleteFlags) check(cmd *cobra.Command) error {
 }
 
 func (a *app) delete(ctx context.Context, f *deleteFlags) (err error) {
-	s, err := a.openWriter(ctx)
+	s, err := a.openWriter(ctx, topicMustExist)
 	if err != nil {
 		return err
 	}

@@ -17,6 +17,7 @@ import (
 	"github.com/tierkit/tierkit/rlm"
 	"github.com/tierkit/tierkit/rlmm"
 	"github.com/tierkit/tierkit/rlmm/filelog"
+	"github.com/tierkit/tierkit/rlmm/kafkalog"
 	"github.com/tierkit/tierkit/rlmm/memlog"
 	"github.com/tierkit/tierkit/rsm"
 )
@@ -36,6 +37,8 @@ type session struct {
 
 	log     rlmm.Log
 	metaLog props.MetadataLog
+	kafka   kafkalog.Config // with metaLog.Kind == props.LogKafka
+	topic   topicUse
 	stored  storedSizes
 }
 
@@ -55,7 +58,8 @@ func (a *app) configure() (*session, error) {
 		Registry: a.registry, Props: file.RSM, Prefix: file.RSMPrefix, Getenv: a.LookupEnv, Logger: a.log, Now: a.Now,
 		Hooks: rsm.Hooks{Copied: s.stored.put},
 	})
-	if err := errors.Join(err, serr, merr); err != nil {
+	kerr := s.readKafka()
+	if err := errors.Join(err, serr, merr, kerr); err != nil {
 		return nil, asUsage(fmt.Errorf("%s: %w", a.config, err))
 	}
 	for _, n := range file.Notices {
@@ -132,15 +136,16 @@ func (a *app) openLister(ctx context.Context, from origin) (*session, error) {
 }
 
 // openWriter opens the store and the metadata log for writing.
-func (a *app) openWriter(ctx context.Context) (*session, error) {
+func (a *app) openWriter(ctx context.Context, topic topicUse) (*session, error) {
 	s, err := a.configure()
 	if err != nil {
 		return nil, err
 	}
+	s.topic = topic
 	// A store that cannot be written is found out before anything is recorded.
 	probe := func(ctx context.Context) error { return s.store.Probe(ctx) }
 	return s.finish(ctx, s.openSegments, probe, func(ctx context.Context) error {
-		s.ownLog = true // the file log is locked, the one in memory is nobody else's
+		s.ownLog = s.metaLog.Kind != props.LogKafka // the file log is locked, the one in memory is nobody else's
 		return s.openMetadata(ctx, filelog.Open)
 	})
 }
@@ -185,8 +190,8 @@ func (s *session) openLog(ctx context.Context, open openFileLog) (err error) {
 		s.log, err = s.fileLog(ctx, open)
 	case props.LogMemory:
 		s.log = memlog.New(memlog.Options{Now: s.app.Now})
-	default:
-		err = usagef("metadata.log=%s: this command has no such log yet; set metadata.log=file and metadata.log.dir", s.metaLog.Kind)
+	case props.LogKafka:
+		s.log, err = s.kafkaLog(ctx)
 	}
 	return err
 }

@@ -55,7 +55,8 @@ type MetadataLog struct {
 	Kafka            map[string]string
 }
 
-// MetadataLog reads the settings of the metadata side. The error joins every mistake.
+// MetadataLog reads the settings of the metadata side. The error joins every mistake. With one, the result may still name Kafka,
+// so that a caller can look for further mistakes in its settings.
 func (f *File) MetadataLog(o settings.Options) (MetadataLog, error) {
 	o.Prefix = f.RLMMPrefix
 	own, kafka := map[string]string{}, map[string]string{}
@@ -92,10 +93,11 @@ func (f *File) MetadataLog(o settings.Options) (MetadataLog, error) {
 	case LogMemory:
 		m.Dir = ""
 	}
-	if err := errors.Join(errs...); err != nil {
+	err = errors.Join(errs...)
+	if err != nil && len(servers) == 0 {
 		return MetadataLog{}, err
 	}
-	return m, nil
+	return m, err
 }
 
 // bareLog adds a metadata.log that stands without prefix in a broker's file.

@@ -1,0 +1,102 @@
+package cli_test
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+
+	"github.com/twmb/franz-go/pkg/kfake"
+
+	"github.com/tierkit/tierkit/cli"
+	"github.com/tierkit/tierkit/rlmm/kafkalog"
+)
+
+const bootstrapKey = "remote.log.metadata.common.client.bootstrap.servers="
+
+func newKafka(t *testing.T, opts ...kfake.Opt) (addresses string) {
+	t.Helper()
+	c, err := kfake.NewCluster(append([]kfake.Opt{kfake.NumBrokers(1)}, opts...)...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(c.Close)
+	return strings.Join(c.ListenAddrs(), ",")
+}
+
+// The whole cycle with the metadata in the topic, each command with connections of its own, and the same list as with files.
+func TestKafka_WholeCycle(t *testing.T) {
+	files := newBed(t, nil, "payments-0")
+	must(t, "copy", "--config", files.config, files.logs)
+	at := newKafka(t)
+	b := newBed(t, []string{
+		bootstrapKey + at, "remote.log.metadata.topic.num.partitions=5", "remote.log.metadata.topic.replication.factor=1",
+	}, "payments-0")
+	must(t, "copy", "--config", b.config, b.logs)
+	offsets := func(b bed) (out []string) {
+		for _, m := range lines(t, must(t, "ls", "--config", b.config, "--json").out) {
+			if m["state"] != "COPY_SEGMENT_FINISHED" {
+				t.Errorf("ls: %v", m)
+			}
+			out = append(out, m["startOffset"].(json.Number).String()+"-"+m["endOffset"].(json.Number).String())
+		}
+		return out
+	}
+	want, got := offsets(files), offsets(b)
+	if len(want) == 0 || strings.Join(got, " ") != strings.Join(want, " ") {
+		t.Errorf("ls: %v, want %v", got, want)
+	}
+	again := lines(t, must(t, "copy", "--config", b.config, "--json", b.logs).out)
+	if sum := again[len(again)-1]["summary"].(map[string]any); sum["copied"] != json.Number("0") {
+		t.Errorf("copy again: %v, want everything skipped", sum)
+	}
+	read := []string{"read", "--topic", "payments", "--partition", "0", "--offset", "10", "--max", "30", "--format", "json", "--config"}
+	if got, want := must(t, append(read, b.config)...).out, must(t, append(read, files.config)...).out; got != want || want == "" {
+		t.Errorf("read:\n%s\nwant\n%s", got, want)
+	}
+	must(t, "delete", "--config", b.config, "--topic", "payments", "--partition", "0", "--all")
+	if left := must(t, "ls", "--config", b.config, "--json").out; left != "" {
+		t.Errorf("ls after delete: %s", left)
+	}
+	if objects, _ := b.objects(t); len(objects) != 0 {
+		t.Errorf("objects after delete: %v", objects)
+	}
+}
+
+// No command makes the topic but copy, and that only by numbers that somebody chose.
+func TestKafka_TopicIsMadeByExplicitSettingsOnly(t *testing.T) {
+	at := newKafka(t)
+	b := newBed(t, []string{bootstrapKey + at}, "payments-0")
+	missing := []string{kafkalog.Topic, "num.partitions"}
+	fails(t, cli.ExitFailed, missing, "copy", "--config", b.config, b.logs)
+	b.configure(t, bootstrapKey+at, "remote.log.metadata.topic.num.partitions=5", "remote.log.metadata.topic.replication.factor=1")
+	fails(t, cli.ExitFailed, missing, "ls", "--config", b.config)
+	fails(t, cli.ExitFailed, missing, "read", "--config", b.config, "--topic", "payments", "--partition", "0", "--offset", "0")
+	fails(t, cli.ExitFailed, missing, "delete", "--config", b.config, "--topic", "payments", "--partition", "0", "--all")
+	must(t, "copy", "--config", b.config, b.logs)
+	b.configure(t, bootstrapKey+at, "remote.log.metadata.topic.num.partitions=50")
+	fails(t, cli.ExitUsage, []string{"5", "50", "num.partitions"}, "ls", "--config", b.config)
+}
+
+func TestKafka_MistakesAreReportedTogether(t *testing.T) {
+	b := newBed(t, []string{
+		"chunk.size=0", bootstrapKey + "nowhere", "remote.log.metadata.topic.num.partitons=5",
+		"remote.log.metadata.producer.security.protocol=SASL_SSL", "remote.log.metadata.producer.sasl.password=hush",
+	})
+	r := run(t, "ls", "--config", b.config)
+	if r.code != cli.ExitUsage {
+		t.Errorf("exit code %d, want %d", r.code, cli.ExitUsage)
+	}
+	for _, want := range []string{"chunk.size", "host:port", "did you mean remote.log.metadata.topic.num.partitions?", "sasl.mechanism: is required"} {
+		if !strings.Contains(r.err, want) {
+			t.Errorf("no %q in\n%s", want, r.err)
+		}
+	}
+	if strings.Contains(r.err, "hush") {
+		t.Errorf("a password in\n%s", r.err)
+	}
+}
+
+func TestKafka_NobodyAnswers(t *testing.T) {
+	b := newBed(t, []string{bootstrapKey + "127.0.0.1:1", "remote.log.metadata.initialization.retry.max.timeout.ms=200"}, "payments-0")
+	fails(t, cli.ExitFailed, []string{"127.0.0.1:1"}, "ls", "--config", b.config)
+}
