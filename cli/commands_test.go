@@ -44,7 +44,7 @@ func TestDemo_KeepLeavesAStoreThatCommandsWorkOn(t *testing.T) {
 	fails(t, cli.ExitUsage, []string{dir, "not empty"}, "demo", "--keep", dir)
 }
 
-// The names of fields are promised by architecture.md section 10: more may come, none may go.
+// The names of fields are promised by docs/cli.md, "JSON": more may come, none may go.
 func TestJSON_ShapesHoldWhatScriptsRelyOn(t *testing.T) {
 	b := newBed(t, []string{"compression.enabled=true", "custom.metadata.fields.include=REMOTE_SIZE"}, "payments-0")
 	check := func(what string, m map[string]any, fields ...string) {

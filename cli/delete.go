@@ -109,6 +109,9 @@ func (a *app) delete(ctx context.Context, f *deleteFlags) (err error) {
 
 // confirm lists what would be deleted and asks on a terminal. Elsewhere the list is all, unless --yes was given.
 func (a *app) confirm(f *deleteFlags, list []remotelog.SegmentMetadata) (bool, error) {
+	if len(list) == 0 && !f.yes && !a.json {
+		return false, a.printf("no segment of %s-%d is unfinished for %v or longer\n", f.topic, f.partition, f.olderThan)
+	}
 	rows := make([]segmentRow, len(list))
 	for i := range list {
 		rows[i] = metadataRow(list[i], "")

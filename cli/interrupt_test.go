@@ -56,9 +56,10 @@ func TestInterrupt_CopyEndsInOrder(t *testing.T) {
 	}
 }
 
-// A log directory that another process holds as a broker does is refused, and nothing of it is taken.
+// A log directory that another process holds as a broker does is refused, and nothing of it is taken. The reason is the same
+// for all partitions and said once.
 func TestCopy_RefusesTheDirectoryOfARunningBroker(t *testing.T) {
-	b := newBed(t, nil, "orders-0")
+	b := newBed(t, nil, "orders-0", "payments-0")
 	lock, err := os.OpenFile(filepath.Join(b.logs, ".lock"), os.O_RDWR|os.O_CREATE, 0o644)
 	if err != nil {
 		t.Fatal(err)
@@ -69,7 +70,11 @@ func TestCopy_RefusesTheDirectoryOfARunningBroker(t *testing.T) {
 		t.Fatal(err)
 	}
 	args := []string{"copy", "--config", b.config, b.logs}
-	checkFailure(t, child(t, nil, args...), cli.ExitFailed, []string{".lock", "stop the broker"}, args)
+	r := child(t, nil, args...)
+	checkFailure(t, r, cli.ExitFailed, []string{".lock", "stop the broker"}, args)
+	if n := strings.Count(r.err, "stop the broker"); n != 1 {
+		t.Errorf("the reason is said %d times: %s", n, r.err)
+	}
 	if objects, leftovers := b.objects(t); len(objects)+len(leftovers) > 0 {
 		t.Errorf("left over: %v %v", objects, leftovers)
 	}

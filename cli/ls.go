@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"slices"
 	"strconv"
 
@@ -166,6 +167,7 @@ func (a *app) lsText(rows []segmentRow) error {
 	}
 	t := newTable(a.Out, "PARTITION", "OFFSETS", "EPOCHS", "BYTES", "STORED", "LARGEST TIMESTAMP", "STATE", "SEGMENT")
 	var total, stored int64
+	known := 0 // rows with a size in the store
 	for i := range rows {
 		r := &rows[i]
 		md := &r.md
@@ -173,6 +175,7 @@ func (a *app) lsText(rows []segmentRow) error {
 		if r.stored != nil {
 			storedText = size(*r.stored)
 			stored += *r.stored
+			known++
 		}
 		total += md.SizeBytes
 		t.row(md.TopicIDPartition.String(), strconv.FormatInt(md.StartOffset, 10)+".."+strconv.FormatInt(md.EndOffset, 10),
@@ -181,10 +184,15 @@ func (a *app) lsText(rows []segmentRow) error {
 	if err := t.flush(); err != nil {
 		return err
 	}
-	if stored == 0 {
-		return a.printf("%s, %s\n", count(len(rows), "segment"), size(total))
+	sum := count(len(rows), "segment") + ", " + size(total)
+	switch known {
+	case 0:
+	case len(rows):
+		sum += ", stored as " + size(stored)
+	default:
+		sum += fmt.Sprintf("; %s with a known size in the store: %s", count(known, "segment"), size(stored))
 	}
-	return a.printf("%s, %s, stored as %s\n", count(len(rows), "segment"), size(total), size(stored))
+	return a.printf("%s\n", sum)
 }
 
 func epochRange(es []remotelog.LeaderEpoch) string {

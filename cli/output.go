@@ -106,7 +106,8 @@ func timestamp(ms int64) string {
 	return time.UnixMilli(ms).UTC().Format("2006-01-02 15:04:05.000")
 }
 
-// lineHandler is a slog.Handler for people: "tierkit: message (key=value, ...)", one line, Info and above.
+// lineHandler is a slog.Handler for people: "tierkit: message: notice (key=value, ...)", one line, Info and above. The attribute
+// "notice" is a sentence and stands as one.
 type lineHandler struct {
 	w     io.Writer
 	attrs []slog.Attr
@@ -119,16 +120,21 @@ func (h *lineHandler) Enabled(_ context.Context, l slog.Level) bool { return l >
 
 // Handle implements slog.Handler. Records are written with one Write each; os.Stderr needs no lock for that.
 func (h *lineHandler) Handle(_ context.Context, r slog.Record) error {
+	text := r.Message
 	var parts []string
 	add := func(at slog.Attr) bool {
-		parts = append(parts, at.Key+"="+at.Value.Resolve().String())
+		if at.Key == "notice" {
+			text += ": " + at.Value.Resolve().String()
+		} else {
+			parts = append(parts, at.Key+"="+at.Value.Resolve().String())
+		}
 		return true
 	}
 	for _, at := range h.attrs {
 		add(at)
 	}
 	r.Attrs(add)
-	line := "tierkit: " + strings.ReplaceAll(r.Message, "\n", "; ")
+	line := "tierkit: " + strings.ReplaceAll(text, "\n", "; ")
 	if len(parts) > 0 {
 		line += " (" + strings.ReplaceAll(strings.Join(parts, ", "), "\n", "; ") + ")"
 	}

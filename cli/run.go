@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"strconv"
 	"strings"
 	"time"
 
@@ -94,7 +95,7 @@ func (a *app) root() *cobra.Command {
 	root.SetErr(a.Err)
 	root.CompletionOptions.HiddenDefaultCmd = true
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
-		return usagef("%s: %v; see tierkit %s --help", cmd.Name(), err, cmd.Name())
+		return usagef("%s: %s; see tierkit %s --help", cmd.Name(), flagProblem(err), cmd.Name())
 	})
 	root.PersistentFlags().StringVar(&a.config, "config", "", "properties `FILE`: a broker's server.properties, or bare settings")
 	root.PersistentFlags().BoolVar(&a.json, "json", false, "print one JSON object per line")
@@ -104,6 +105,20 @@ func (a *app) root() *cobra.Command {
 		root.AddCommand(c)
 	}
 	return root
+}
+
+// flagProblem is what is wrong with a flag, for people: a number that is none without the name of the function that found out.
+func flagProblem(err error) string {
+	var number *strconv.NumError
+	text := err.Error()
+	switch {
+	case !errors.As(err, &number):
+		return text
+	case errors.Is(number, strconv.ErrRange):
+		return strings.TrimSuffix(text, number.Error()) + "it is out of range"
+	default:
+		return strings.TrimSuffix(text, number.Error()) + "it must be a whole number"
+	}
 }
 
 func commandNames(cmd *cobra.Command) []string {
@@ -147,7 +162,16 @@ func exitCode(ctx context.Context, err error) int {
 	}
 }
 
-// oneLine folds an error (joined ones have several lines) into one line.
+// oneLine folds an error (joined ones have several lines) into one line. What several parts say alike, as when every partition of a
+// log directory meets the same lock, it says once.
 func oneLine(err error) string {
-	return strings.Join(strings.FieldsFunc(err.Error(), func(r rune) bool { return r == '\n' || r == '\r' }), "; ")
+	var parts []string
+	seen := map[string]bool{}
+	for part := range strings.FieldsFuncSeq(err.Error(), func(r rune) bool { return r == '\n' || r == '\r' }) {
+		if !seen[part] {
+			seen[part] = true
+			parts = append(parts, part)
+		}
+	}
+	return strings.Join(parts, "; ")
 }

@@ -23,14 +23,17 @@ type target struct {
 func (t *target) flags(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&t.topic, "topic", "", "topic `NAME`")
 	cmd.Flags().Int32Var(&t.partition, "partition", -1, "partition `NUMBER`")
+	cmd.Flags().Lookup("partition").DefValue = "0" // help shows no default: there is none
 	cmd.Flags().StringVar(&t.topicID, "topic-id", "", "topic `ID`, where one name has several")
 }
 
 // check reports what is missing or malformed before anything is opened.
 func (t *target) check(partitionNeeded bool) error {
 	switch {
-	case t.topic == "" && (partitionNeeded || t.partition >= 0 || t.topicID != ""):
+	case t.topic == "" && partitionNeeded:
 		return usagef("--topic is required")
+	case t.topic == "" && (t.partition >= 0 || t.topicID != ""):
+		return usagef("--partition and --topic-id need --topic")
 	case partitionNeeded && t.partition < 0:
 		return usagef("--partition is required")
 	}

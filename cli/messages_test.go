@@ -1,0 +1,52 @@
+package cli_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/tierkit/tierkit/cli"
+)
+
+func TestMessages_NoticesOfTheConfigurationAreSentences(t *testing.T) {
+	b := newBed(t, []string{"storage.overwrite.enabled=true", "metrics.num.samples=2"}, "orders-0")
+	r := must(t, "copy", "--config", b.config, b.logs)
+	for _, want := range []string{"tierkit: configuration: storage.overwrite.enabled has no effect: ", "tierkit: configuration: metrics.num.samples has no effect: "} {
+		if !strings.Contains(r.err, want) || strings.Contains(r.err, "notice=") {
+			t.Errorf("standard error, want %q:\n%s", want, r.err)
+		}
+	}
+}
+
+func TestMessages_NumbersThatAreNone(t *testing.T) {
+	for value, want := range map[string]string{
+		"2023-11-14":           `invalid argument "2023-11-14" for "--timestamp" flag: it must be a whole number; see tierkit read --help`,
+		"99999999999999999999": `invalid argument "99999999999999999999" for "--timestamp" flag: it is out of range; see tierkit read --help`,
+	} {
+		fails(t, cli.ExitUsage, []string{want}, "read", "--config", "x", "--topic", "t", "--partition", "0", "--timestamp", value)
+	}
+	fails(t, cli.ExitUsage, []string{"--partition and --topic-id need --topic"}, "ls", "--config", "x", "--partition", "0")
+}
+
+// A partition without unfinished segments is not one without segments.
+func TestMessages_NothingUnfinished(t *testing.T) {
+	b := newBed(t, nil, "orders-0")
+	must(t, "copy", "--config", b.config, b.logs)
+	r := must(t, "delete", "--config", b.config, "--topic", "orders", "--partition", "0", "--unfinished", "--older-than", "24h")
+	if want := "no segment of orders-0 is unfinished for 24h0m0s or longer\n"; r.out != want {
+		t.Errorf("delete --unfinished printed %q, want %q", r.out, want)
+	}
+}
+
+// A sum over some of the segments is not shown as if it were that of all.
+func TestMessages_SumOfSizesThatAreKnownInPart(t *testing.T) {
+	b := newBed(t, nil, "orders-0")
+	must(t, "copy", "--config", b.config, b.logs)
+	if out := must(t, "ls", "--config", b.config).out; strings.Contains(out, "stored as") {
+		t.Errorf("no size is known, but a sum is shown:\n%s", out)
+	}
+	b.configure(t, "custom.metadata.fields.include=REMOTE_SIZE")
+	must(t, "copy", "--config", b.config, "--include-active", b.logs)
+	if out := must(t, "ls", "--config", b.config).out; !strings.Contains(out, "4 segments, ") || !strings.Contains(out, "; 1 segment with a known size in the store: ") {
+		t.Errorf("the size of one of four segments is known:\n%s", out)
+	}
+}
