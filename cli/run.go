@@ -5,9 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"log/slog"
 	"strconv"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -44,6 +46,9 @@ func Run(ctx context.Context, args []string, reg *backends.Registry, std Stdio) 
 	if err == nil {
 		return ExitOK
 	}
+	if a.nobodyReads(err) {
+		return ExitInterrupted
+	}
 	code := exitCode(ctx, err)
 	if code == ExitInterrupted {
 		a.notice("interrupted")
@@ -51,6 +56,13 @@ func Run(ctx context.Context, args []string, reg *backends.Registry, std Stdio) 
 	}
 	a.notice(oneLine(err))
 	return code
+}
+
+// nobodyReads reports whether a command ended because its standard output was closed, as by | head: its reader has what it wanted.
+func (a *app) nobodyReads(err error) bool {
+	out, ok := a.Out.(interface{ Name() string })
+	pe, failed := errors.AsType[*fs.PathError](err)
+	return ok && failed && pe.Path == out.Name() && errors.Is(pe, syscall.EPIPE)
 }
 
 // app is the state of one Run: what all commands share.

@@ -32,6 +32,7 @@ func TestOffload_BadInputIsOneLineAndLeavesNothing(t *testing.T) {
 	cut := func(n int) func([]byte) []byte { return func(b []byte) []byte { return b[:len(b)-n] } }
 	flip := func(at int) func([]byte) []byte { return func(b []byte) []byte { b[at] ^= 1; return b } }
 	put := func(s string) func([]byte) []byte { return func([]byte) []byte { return []byte(s) } }
+	markerSize := len(batchSpec{base: 3, pid: 5, marker: "abort"}.bytes())
 	second := len(batchSpec{base: 0, pid: 5, txn: true}.bytes())
 	corrupt, invalid := remotelog.ErrCorrupt, remotelog.ErrInvalidArgument
 	for name, c := range map[string]struct {
@@ -59,6 +60,7 @@ func TestOffload_BadInputIsOneLineAndLeavesNothing(t *testing.T) {
 		"bad CRC in the middle":          {change(first+".log", flip(second+40)), corrupt, "CRC"},
 		"base offset too high":           {change(first+".log", flip(7-1)), corrupt, ".log"},
 		"wrong leader epoch":             {change(first+".log", flip(15)), corrupt, "leader epoch"},
+		"leader epoch of no checkpoint":  {change(first+".log", func(b []byte) []byte { b[second+markerSize+15] ^= 2; return b }), corrupt, "leader epoch 3"},
 		"magic 1":                        {change(first+".log", func(b []byte) []byte { b[16] = 1; return b }), invalid, "magic 1"},
 		"magic 7":                        {change(first+".log", func(b []byte) []byte { b[16] = 7; return b }), corrupt, "magic 7"},
 		"batch length 0":                 {change(first+".log", func(b []byte) []byte { copy(b[8:], "\x00\x00\x00\x00"); return b }), corrupt, ".log"},

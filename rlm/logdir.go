@@ -53,11 +53,8 @@ func FindPartitions(path string) ([]string, error) {
 	logDir := false
 	for _, e := range entries {
 		logDir = logDir || e.Name() == metaFile
-		if !e.IsDir() || dying.MatchString(e.Name()) {
-			continue
-		}
 		topic, _, ok := splitPartition(e.Name())
-		if !ok {
+		if !ok || dying.MatchString(e.Name()) || !leadsToDir(path, e) {
 			continue
 		}
 		children, err := os.ReadDir(filepath.Join(path, e.Name()))
@@ -76,6 +73,15 @@ func FindPartitions(path string) ([]string, error) {
 		return nil, fmt.Errorf("%w: %s is no Kafka directory: it holds neither segments nor partition directories", remotelog.ErrInvalidArgument, path)
 	}
 	return dirs, nil
+}
+
+// leadsToDir reports whether the entry is a directory or a link to one, which serves a broker as well.
+func leadsToDir(path string, e fs.DirEntry) bool {
+	if e.Type()&fs.ModeSymlink == 0 {
+		return e.IsDir()
+	}
+	fi, err := os.Stat(filepath.Join(path, e.Name()))
+	return err == nil && fi.IsDir()
 }
 
 func isPartitionDir(entries []fs.DirEntry) bool {

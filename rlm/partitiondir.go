@@ -110,7 +110,7 @@ func (l *localLog) add(e fs.DirEntry) error {
 			remotelog.ErrInvalidArgument, filepath.Join(l.dir, name))
 	}
 	if base, ok := baseOffset(name, ".log"); ok {
-		fi, err := e.Info()
+		fi, err := os.Stat(filepath.Join(l.dir, name)) // through links, as a broker does
 		if err != nil {
 			return err
 		}

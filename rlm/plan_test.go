@@ -62,7 +62,7 @@ func TestPlan_OpenTransactionsBound(t *testing.T) {
 		[]batchSpec{{base: 6}},
 		[]batchSpec{{base: 9, pid: 5, marker: "commit"}, {base: 10, pid: 5, txn: true}},
 		threes(13, 1))
-	a, b, c := [2]int64{0, 5}, [2]int64{6, 8}, [2]int64{9, 12}
+	a, b := [2]int64{0, 5}, [2]int64{6, 8}
 	_, got := l.plan(PlanOptions{IncludeActive: true})
 	checkRanges(t, "the second transaction is open", got, a, b)
 	l.beside("replication-offset-checkpoint", "0\n1\nbuilt 0 9\n")
@@ -84,7 +84,19 @@ func TestPlan_OpenTransactionsBound(t *testing.T) {
 	}
 	_, got = l.plan(PlanOptions{})
 	checkRanges(t, "no snapshots", got, a, b)
-	_ = c
+}
+
+// The bounds are exact: a transaction of one offset at the end of a segment keeps it, a marker at the high watermark is not yet there.
+func TestPlan_OpenTransactionAtTheVeryEnd(t *testing.T) {
+	l := buildLog(t, lin(0, 0),
+		threes(0, 1),
+		[]batchSpec{{base: 3, pid: 5, txn: true, offsets: []int64{3}}},
+		[]batchSpec{{base: 4}, {base: 7, pid: 5, marker: "commit"}, {base: 8}})
+	for high, want := range map[string][][2]int64{"7": {{0, 2}}, "8": {{0, 2}, {3, 3}}} {
+		l.beside("replication-offset-checkpoint", "0\n1\nbuilt 0 "+high+"\n")
+		_, got := l.plan(PlanOptions{})
+		checkRanges(t, "high watermark "+high, got, want...)
+	}
 }
 
 func TestPlan_BrokerIDFromOptionMetaPropertiesOrNone(t *testing.T) {
@@ -200,7 +212,15 @@ func TestFindPartitions_LogDirectoryOrPartition(t *testing.T) {
 	if err := os.MkdirAll(filepath.Join(l.logDir, "remote-log-index-cache"), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	want := []string{l.dir, filepath.Join(l.logDir, "other.topic-12")}
+	elsewhere := buildLog(t, lin(0, 0), threes(0, 1), threes(3, 1))
+	link := filepath.Join(l.logDir, "linked-7")
+	if err := os.Symlink(elsewhere.dir, link); err != nil {
+		t.Fatal(err)
+	}
+	if p, err := PlanPartition(t.Context(), link, PlanOptions{}); err != nil || len(p.Segments) != 1 || p.Topic != "linked" || p.Partition != 7 {
+		t.Errorf("linked partition: %+v, %v", p, err)
+	}
+	want := []string{l.dir, link, filepath.Join(l.logDir, "other.topic-12")}
 	if got, err := FindPartitions(l.logDir); err != nil || !slices.Equal(got, want) {
 		t.Errorf("log directory: %v, %v, want %v", got, err, want)
 	}
@@ -238,14 +258,11 @@ func holdLock(path string) error {
 	return f.Close()
 }
 
-func TestPlan_RunningBrokerIsRefused(t *testing.T) {
-	l := buildLog(t, lin(0, 0), threes(0, 1), threes(3, 1))
-	l.beside(".lock", "")
-	if _, got := l.plan(PlanOptions{}); len(got) != 1 {
-		t.Fatalf("a lock that nobody holds: %v", got)
-	}
+// startBroker locks a log directory as a broker does, in a child process.
+func startBroker(t *testing.T, logDir string) (stop func()) {
+	t.Helper()
 	cmd := exec.CommandContext(t.Context(), os.Args[0])
-	cmd.Env = append(os.Environ(), lockEnv+"="+filepath.Join(l.logDir, ".lock"))
+	cmd.Env = append(os.Environ(), lockEnv+"="+filepath.Join(logDir, ".lock"))
 	in, err1 := cmd.StdinPipe()
 	out, err2 := cmd.StdoutPipe()
 	if err := errors.Join(err1, err2); err != nil {
@@ -257,6 +274,40 @@ func TestPlan_RunningBrokerIsRefused(t *testing.T) {
 	if line, err := bufio.NewReader(out).ReadString('\n'); err != nil || line != "locked\n" {
 		t.Fatalf("child says %q, %v", line, err)
 	}
+	return func() {
+		t.Helper()
+		if err := errors.Join(in.Close(), cmd.Wait()); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// A broker that starts while its directory is copied stops the copy before the next segment.
+func TestOffload_StopsWhenABrokerStarts(t *testing.T) {
+	l := buildLog(t, lin(0, 0), threes(0, 1), threes(3, 1), threes(6, 1))
+	tr, mm, st := fakes()
+	var stop func()
+	sum, err := Offload(t.Context(), tr.mm, tr.sm, []string{l.dir}, OffloadOptions{OnResult: func(r SegmentResult) {
+		if stop == nil {
+			stop = startBroker(t, l.logDir)
+		}
+	}})
+	if !errors.Is(err, remotelog.ErrInvalidArgument) || !strings.Contains(err.Error(), "in use") || sum.Copied != 1 || sum.Failed != 1 {
+		t.Errorf("%+v, %v, want one copied and the next refused", sum, err)
+	}
+	if len(mm.segments) != 1 || len(st.segments) != 1 {
+		t.Errorf("%d segments in the metadata, %d stored, want 1", len(mm.segments), len(st.segments))
+	}
+	stop()
+}
+
+func TestPlan_RunningBrokerIsRefused(t *testing.T) {
+	l := buildLog(t, lin(0, 0), threes(0, 1), threes(3, 1))
+	l.beside(".lock", "")
+	if _, got := l.plan(PlanOptions{}); len(got) != 1 {
+		t.Fatalf("a lock that nobody holds: %v", got)
+	}
+	stop := startBroker(t, l.logDir)
 	tr, mm, store := fakes()
 	for _, path := range []string{l.dir, l.logDir} {
 		_, err := Offload(t.Context(), tr.mm, tr.sm, []string{path}, OffloadOptions{})
@@ -267,10 +318,7 @@ func TestPlan_RunningBrokerIsRefused(t *testing.T) {
 	if len(mm.events) != 0 || len(store.calls) != 0 {
 		t.Errorf("something was written: %v, %v", mm.events, store.calls)
 	}
-	_ = in.Close()
-	if err := cmd.Wait(); err != nil {
-		t.Fatal(err)
-	}
+	stop()
 	if sum, err := Offload(t.Context(), tr.mm, tr.sm, []string{l.dir}, OffloadOptions{}); err != nil || sum.Copied != 1 {
 		t.Errorf("after the broker stopped: %+v, %v", sum, err)
 	}

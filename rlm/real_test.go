@@ -166,13 +166,24 @@ func (r *realTier) golden(name string, active bool) {
 	if err != nil || sum.Failed != 0 {
 		t.Fatalf("%s: %+v, %v", name, sum, err)
 	}
-	v, err := rlm.Open(t.Context(), r.meta, r.store, tp, rlm.ViewOptions{})
-	if sum.Copied == 0 && errors.Is(err, remotelog.ErrNotFound) {
-		return
+	for _, meta := range []remotelog.MetadataReader{r.meta, r.store.StoreIndex(rsm.StoreIndexOptions{})} {
+		v, err := rlm.Open(t.Context(), meta, r.store, tp, rlm.ViewOptions{})
+		if sum.Copied == 0 && errors.Is(err, remotelog.ErrNotFound) {
+			return
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		checkView(t, v, name, truth, active)
 	}
-	if err != nil {
-		t.Fatal(err)
+	if again, err := rlm.Offload(t.Context(), r.meta, r.store, []string{dir}, rlm.OffloadOptions{IncludeActive: active}); err != nil || again.Copied != 0 {
+		t.Fatalf("%s again: %+v, %v", name, again, err)
 	}
+}
+
+// checkView reads a view of a golden partition from several offsets, in both isolation levels.
+func checkView(t testing.TB, v *rlm.View, name string, truth *golden.Truth, active bool) {
+	t.Helper()
 	_, end := v.Range()
 	for isolation, records := range map[rlm.Isolation][]golden.Record{rlm.ReadUncommitted: truth.Records, rlm.ReadCommitted: truth.Committed()} {
 		stop := end
@@ -201,9 +212,61 @@ func (r *realTier) golden(name string, active bool) {
 		}
 	}
 	rlm.CheckTimestamps(t, v, truth, end)
-	if again, err := rlm.Offload(t.Context(), r.meta, r.store, []string{dir}, rlm.OffloadOptions{IncludeActive: active}); err != nil || again.Copied != 0 {
-		t.Fatalf("%s again: %+v, %v", name, again, err)
+}
+
+// Two copies of each segment in the store, one of them damaged: read from manifests alone, every record comes from the whole one.
+func TestReal_StoreAloneWithADamagedCopy(t *testing.T) {
+	dir, tp, truth := partitionOf(t, "orders-3")
+	r, closeTier := openTier(t, t.TempDir(), memlog.New(memlog.Options{}), map[string]string{"compression.enabled": "true", "fetch.chunk.cache.size": "0"})
+	defer closeTier()
+	plan, err := rlm.PlanPartition(t.Context(), dir, rlm.PlanOptions{})
+	if err != nil {
+		t.Fatal(err)
 	}
+	for _, s := range plan.Segments {
+		md, data, err := s.Prepare(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		for age := range int64(2) {
+			md.ID, md.EventTimestampMs = remotelog.NewUUID(), 1000-age
+			if _, err := r.store.Copy(t.Context(), md, data); err != nil {
+				t.Fatal(err)
+			}
+			if age == 0 {
+				r.damage(md.ID)
+			}
+		}
+	}
+	var notices []string
+	v, err := rlm.Open(t.Context(), r.store.StoreIndex(rsm.StoreIndexOptions{}), r.store, tp, rlm.ViewOptions{OnNotice: func(n rlm.Notice) { notices = append(notices, n.Text) }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	checkView(t, v, "orders-3", truth, false)
+	if len(notices) != len(plan.Segments) {
+		t.Errorf("%d notices, want one for each of %d segments: %q", len(notices), len(plan.Segments), notices)
+	}
+}
+
+// damage flips a bit in the middle of a segment's .log object.
+func (r *realTier) damage(id remotelog.UUID) {
+	r.t.Helper()
+	for _, f := range r.objects() {
+		if !strings.HasSuffix(f, id.String()+".log") {
+			continue
+		}
+		b, err := os.ReadFile(f)
+		if err != nil {
+			r.t.Fatal(err)
+		}
+		b[len(b)/2] ^= 1
+		if err := os.WriteFile(f, b, 0o644); err != nil {
+			r.t.Fatal(err)
+		}
+		return
+	}
+	r.t.Fatalf("no .log object of %s", id)
 }
 
 // deleteEverything deletes inside the loop over a listing, which must not deadlock, and leaves no object.

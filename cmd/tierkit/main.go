@@ -27,10 +27,33 @@ func run() int {
 		}
 	}
 	// The first Ctrl-C stops in order, with clean-up; the second one, no longer caught, ends the process at once.
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	ctx, stop := signal.NotifyContext(context.Background(), endings()...)
 	defer stop()
 	context.AfterFunc(ctx, stop)
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	onBrokenPipe(cancel)
 	return cli.Run(ctx, os.Args[1:], reg, cli.Stdio{In: os.Stdin, Out: os.Stdout, Err: os.Stderr, LookupEnv: os.LookupEnv, Version: version()})
+}
+
+// endings are the signals that end the command in order: also the one of a terminal that is closed, unless nohup asked for it to be ignored.
+func endings() []os.Signal {
+	all := []os.Signal{os.Interrupt, syscall.SIGTERM}
+	if !signal.Ignored(syscall.SIGHUP) {
+		all = append(all, syscall.SIGHUP)
+	}
+	return all
+}
+
+// onBrokenPipe ends the command in order when nobody reads its output any more (| head). By default the runtime would end the process
+// at once; the signal stays caught, since the clean-up may write too.
+func onBrokenPipe(end func()) {
+	broken := make(chan os.Signal, 1)
+	signal.Notify(broken, syscall.SIGPIPE)
+	go func() {
+		<-broken
+		end()
+	}()
 }
 
 // version is the module's version as the go command recorded it.

@@ -1,6 +1,7 @@
 package props
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"io"
@@ -65,6 +66,14 @@ func Pairs(path string) (map[string]string, error) {
 	case len(data) > MaxBytes:
 		return nil, fmt.Errorf("it has more than %d bytes", MaxBytes)
 	}
+	return pairs(data)
+}
+
+// pairs takes the bytes as Java does.
+func pairs(data []byte) (map[string]string, error) {
+	if what, ok := wrongEncoding(data); ok {
+		return nil, fmt.Errorf("it %s, which Java would read as a part of a key: save it as plain text", what)
+	}
 	l := properties.Loader{Encoding: properties.ISO_8859_1, DisableExpansion: true}
 	p, err := l.LoadBytes(data)
 	if err != nil {
@@ -78,12 +87,11 @@ func Parse(path string, data []byte) (*File, error) {
 	if len(data) > MaxBytes {
 		return nil, settings.Missing(path, "the configuration has more than %d bytes", MaxBytes)
 	}
-	l := properties.Loader{Encoding: properties.ISO_8859_1, DisableExpansion: true}
-	p, err := l.LoadBytes(data)
+	all, err := pairs(data)
 	if err != nil {
-		return nil, settings.Missing(path, "not a properties file: %v", err)
+		return nil, settings.Missing(path, "%v", err)
 	}
-	f := &File{Path: path, RSM: map[string]string{}, RLMM: map[string]string{}, all: p.Map()}
+	f := &File{Path: path, RSM: map[string]string{}, RLMM: map[string]string{}, all: all}
 	if slices.ContainsFunc(data, func(b byte) bool { return b >= 0x80 }) {
 		f.Notices = append(f.Notices, path+" has bytes outside ASCII, which are read as ISO-8859-1 as Java does; write \\u00e4 and the like instead")
 	}
@@ -92,6 +100,19 @@ func Parse(path string, data []byte) (*File, error) {
 			path, defaultRSMPrefix, defaultRLMMPrefix)
 	}
 	return f, f.check()
+}
+
+// wrongEncoding finds what editors of other systems write. Java takes the mark for a part of the first key.
+func wrongEncoding(data []byte) (what string, found bool) {
+	switch {
+	case bytes.HasPrefix(data, []byte("\xef\xbb\xbf")):
+		return "begins with a UTF-8 byte order mark", true
+	case bytes.HasPrefix(data, []byte("\xff\xfe")) || bytes.HasPrefix(data, []byte("\xfe\xff")):
+		return "begins with a UTF-16 byte order mark", true
+	case bytes.IndexByte(data, 0) >= 0:
+		return "has NUL bytes", true
+	}
+	return "", false
 }
 
 // Keys of a broker that say where ours are.

@@ -122,6 +122,21 @@ func TestLoad_FileThatCannotBeRead(t *testing.T) {
 	}
 }
 
+func TestParse_OtherEncodingsAreNamed(t *testing.T) {
+	for text, want := range map[string]string{
+		"\xef\xbb\xbfstorage.backend=fs\r\n": "UTF-8 byte order mark", "\xff\xfes\x00t\x00": "UTF-16 byte order mark",
+		"\xfe\xff\x00s\x00t": "UTF-16 byte order mark", "s\x00t\x00": "NUL bytes",
+	} {
+		if f, err := Parse("x.properties", []byte(text)); f != nil || err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%q: %v, want an error with %q", text, err, want)
+		}
+	}
+	f, err := Parse("x.properties", []byte("storage.backend=fs\r\nstorage.root=/x\r\n"))
+	if err != nil || f.RSM["storage.root"] != "/x" {
+		t.Errorf("CRLF: %v, %v", f, err)
+	}
+}
+
 func TestFile_Broker(t *testing.T) {
 	f, err := Parse("f", lines("broker.id=3", "node.id=3", "log.dirs=/a, /b", "log.dir=/c", "storage.root=/x",
 		"listeners=INTERNAL://0.0.0.0:1,ctl://:2,client://[::]:3", "controller.listener.names=CTL",
