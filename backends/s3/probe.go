@@ -16,20 +16,21 @@ const probePrefix = backends.Reserved + "/probe/"
 // Probe implements backends.Prober: one small object is written, read, listed and removed, an upload begun and aborted, uploads listed. Each error says which of
 // these failed. It also finds out whether the server takes "only if absent" at its word.
 func (d *Driver) Probe(ctx context.Context) (err error) {
-	if err := d.bucket(ctx); err != nil {
-		return fmt.Errorf("look at the bucket: %w", err)
+	// The first request is one whose answer has a body: a HEAD cannot say which of credentials, bucket and permission is wrong.
+	if _, err := d.List(ctx, backends.ListOptions{Prefix: probePrefix, Limit: 1}); err != nil {
+		return during("list objects", err)
 	}
 	u := &upload{d: d, began: d.env.Now(), opts: &backends.PutOptions{}}
 	u.addToken()
 	u.key = probePrefix + u.token
 	if _, err := d.Put(ctx, u.key, strings.NewReader(u.token), backends.PutOptions{Size: int64(len(u.token))}); err != nil {
-		return fmt.Errorf("store an object: %w", err)
+		return during("store an object", err)
 	}
 	defer func() {
 		clean, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanupTimeout)
 		defer cancel()
 		if derr := d.Delete(clean, u.key); derr != nil {
-			err = errors.Join(err, fmt.Errorf("remove the object: %w", derr))
+			err = errors.Join(err, during("remove the object", derr))
 		}
 	}()
 	if err := d.probeReads(ctx, u); err != nil {
@@ -41,14 +42,11 @@ func (d *Driver) Probe(ctx context.Context) (err error) {
 func (d *Driver) probeReads(ctx context.Context, u *upload) error {
 	obj, err := d.Get(ctx, u.key, backends.GetOptions{Range: backends.Range{Offset: 1, Length: 2}})
 	if err != nil {
-		return fmt.Errorf("read a range of an object: %w", err)
+		return during("read a range of an object", err)
 	}
 	_ = obj.Body.Close() // read side
 	if _, err := d.Stat(ctx, u.key); err != nil {
-		return fmt.Errorf("look at an object: %w", err)
-	}
-	if _, err := d.List(ctx, backends.ListOptions{Prefix: probePrefix, Limit: 1}); err != nil {
-		return fmt.Errorf("list objects: %w", err)
+		return during("look at an object", err)
 	}
 	if !d.Properties().IfAbsent {
 		return nil
@@ -58,20 +56,37 @@ func (d *Driver) probeReads(ctx context.Context, u *upload) error {
 	case err == nil:
 		d.log.WarnContext(ctx, "the server ignores If-None-Match: objects are overwritten where they should only be created", "setting", keyProvider)
 	case !errors.Is(err, backends.Exists):
-		return fmt.Errorf("create an object only if it is absent: %w", err)
+		return during("create an object only if it is absent", err)
 	}
 	return nil
 }
 
 func (d *Driver) probeUploads(ctx context.Context, u *upload) error {
 	if err := u.Begin(ctx); err != nil {
-		return fmt.Errorf("begin an upload in parts: %w", errors.Join(err, u.sweep(ctx)))
+		return during("begin an upload in parts", errors.Join(err, u.sweep(ctx)))
 	}
 	if err := d.abort(ctx, backends.Upload{Key: u.key, ID: u.id}); err != nil {
-		return fmt.Errorf("abort an upload in parts: %w", err)
+		return during("abort an upload in parts", err)
 	}
 	if _, err := d.ListUploads(ctx, u.key); err != nil {
-		return fmt.Errorf("list unfinished uploads: %w", err)
+		return during("list unfinished uploads", err)
 	}
 	return nil
+}
+
+// during says at which step of the probe an error came, below its code.
+func during(what string, err error) error {
+	e, ok := errors.AsType[*backends.Error](err)
+	if !ok {
+		return fmt.Errorf("%s: %w", what, err)
+	}
+	out, cause := *e, e.Err
+	if error(e) != err { //nolint:errorlint // whether more is joined to it
+		cause = err
+	}
+	out.Err = errors.New(what)
+	if cause != nil {
+		out.Err = fmt.Errorf("%s: %w", what, cause)
+	}
+	return &out
 }
