@@ -21,7 +21,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// tierkit demo | head -1
+// The shape is tierkit demo | head -1.
 func TestRun_CleansUpWhenNobodyReadsItsOutput(t *testing.T) {
 	tmp := t.TempDir()
 	cmd := exec.CommandContext(t.Context(), os.Args[0], "demo")

@@ -36,7 +36,7 @@ func TestOpen_OnlyRegularFilesAndNeverWaits(t *testing.T) {
 	if err := syscall.Mkfifo("pipe", 0o644); err != nil {
 		t.Fatal(err)
 	}
-	l, err := net.Listen("unix", "socket")
+	l, err := new(net.ListenConfig).Listen(t.Context(), "unix", "socket")
 	if err != nil {
 		t.Fatal(err)
 	}
