@@ -63,6 +63,7 @@ storage.root=/var/lib/tierkit
 
 * Sizes are plain bytes or have a unit: ` + "`4194304`, `4MiB`" + `. Units are KiB, MiB, GiB and TiB.
 * Durations are plain milliseconds, as Kafka has them, or have units: ` + "`30000`, `30s`, `1m30s`" + `.
+* Relative paths begin at the current directory of the process, not at the file's.
 * Secrets may be given as ` + "`file:PATH`" + ` (what the file holds, without line ends at its end) or ` + "`env:NAME`" + `. They are never shown.
 * Nothing is expanded: ` + "`${`" + ` is taken as it is. Bytes outside ASCII are read as ISO-8859-1, as Java does; write ` + "`\\u00e4`" + ` and the like.
 * An unknown setting is a mistake, and all mistakes are reported at once. ` + "`tierkit config`" + ` prints this reference.
