@@ -105,15 +105,17 @@ func (l *Log) ask(ctx context.Context, at map[int32]rlmm.Position) (map[int32]fa
 		}
 		version, failed := l.round(ctx, open, found)
 		if len(open) == 0 {
-			return found, nil
-		}
-		if !surfaced(failed) {
+			// These questions name the topic without its id: only afterwards is it sure whom they were about.
+			if failed = l.look(ctx); failed == nil {
+				return found, nil
+			}
+		} else if !surfaced(failed) {
 			if err := l.refresh(ctx, version); err != nil && surfaced(err) {
 				failed = err
 			}
 		}
 		if surfaced(failed) || !sleep(ctx, pause) {
-			return nil, fmt.Errorf("metadata log on kafka: bounds of %d partitions: %w", len(open), ended(ctx, failed))
+			return nil, fmt.Errorf("metadata log on kafka: bounds of %d partitions: %w", len(at), ended(ctx, failed))
 		}
 	}
 }

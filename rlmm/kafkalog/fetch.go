@@ -97,6 +97,7 @@ func (f *follower) vet(ctx context.Context, node int32, ws, good []work) (out []
 		q.at[w.part] = place{w.pos, w.leader}
 	}
 	found, errs := f.log.inspect(ctx, q)
+	sure := false
 	for _, w := range ws {
 		if err := errs[w.part]; err != nil {
 			out = append(out, outcome{work: w, err: err})
@@ -106,6 +107,17 @@ func (f *follower) vet(ctx context.Context, node int32, ws, good []work) (out []
 		if !lost {
 			good = append(good, w)
 			continue
+		}
+		if !sure { // the question named the topic without its id: a topic made again has lost nothing, it is another
+			err := f.log.look(ctx)
+			if errors.Is(err, ErrNoTopic) { // perhaps not yet
+				err = kerr.UnknownTopicOrPartition
+			}
+			if err != nil {
+				out = append(out, outcome{work: w, err: err})
+				continue
+			}
+			sure = true
 		}
 		out = append(out, outcome{work: w, loss: &loss, next: loss.Resume})
 	}

@@ -34,7 +34,7 @@ const noEpoch = -2
 // follower reads a Log. For each leader one task is on its way: see work. A task keeps its result until Next takes it.
 type follower struct {
 	log     *Log
-	ctx     context.Context // ends at Close
+	ctx     context.Context //nolint:containedctx // the life of its tasks, ended by Close
 	stop    context.CancelFunc
 	wake    chan struct{} // holds a token after Assign
 	results chan step
@@ -94,7 +94,7 @@ func (f *follower) Next(ctx context.Context) (rlmm.Batch, error) {
 		}
 		select {
 		case s := <-f.results:
-			if b, err := f.take(s); err != nil || len(b.Next) > 0 {
+			if b, err := f.take(s); err != nil || len(b.Next) > 0 { //nolint:contextcheck // tasks outlive a call of Next
 				return b, err
 			}
 		case <-f.wake:
@@ -130,7 +130,7 @@ func (f *follower) begin(ctx context.Context) (rlmm.Batch, error) {
 	if err := f.connect(); err != nil {
 		return rlmm.Batch{}, err
 	}
-	f.launch()
+	f.launch() //nolint:contextcheck // tasks outlive a call of Next
 	return rlmm.Batch{}, nil
 }
 

@@ -30,7 +30,7 @@ type Log struct {
 	writers  []*writer
 	session  session
 
-	ctx  context.Context // ends at Close
+	ctx  context.Context //nolint:containedctx // the life of the log, ended by Close
 	stop context.CancelFunc
 	wg   sync.WaitGroup // every goroutine of the log and its followers
 

@@ -7,7 +7,6 @@ import (
 	"math"
 	"net"
 	"slices"
-	"sync"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kerr"
@@ -19,7 +18,6 @@ import (
 // session is the producer id of a Log, asked for with the first event.
 type session struct {
 	turn chan struct{}
-	mu   sync.Mutex
 	id   int64
 	have bool
 }
@@ -87,7 +85,6 @@ func (w *writer) run() {
 type delivery struct {
 	w        *writer
 	group    []*pending
-	ctx      context.Context // ends with the delivery timeout
 	pause    time.Duration
 	maybe    bool // an attempt may have been appended
 	sessions int  // producer epochs that were begun for it
@@ -97,13 +94,13 @@ type delivery struct {
 func (w *writer) send(group []*pending) {
 	ctx, cancel := context.WithTimeout(w.log.ctx, w.log.opts.Config.Producer.DeliveryTimeout)
 	defer cancel()
-	d := &delivery{w: w, group: group, ctx: ctx, pause: retryFirst}
+	d := &delivery{w: w, group: group, pause: retryFirst}
 	for {
 		if w.log.usable() != nil {
 			d.giveUp(w.log.usable())
 			return
 		}
-		first, err := d.attempt()
+		first, err := d.attempt(ctx)
 		if err == nil {
 			w.seq = wrap(w.seq, len(group))
 			w.resolve(group, first, nil)
@@ -183,9 +180,9 @@ func (w *writer) newEpoch() {
 }
 
 // attempt sends the group once and returns the offset of its first event.
-func (d *delivery) attempt() (int64, error) {
+func (d *delivery) attempt(ctx context.Context) (int64, error) {
 	l, w := d.w.log, d.w
-	ctx, cancel := context.WithTimeout(d.ctx, l.opts.Config.Producer.RequestTimeout)
+	ctx, cancel := context.WithTimeout(ctx, l.opts.Config.Producer.RequestTimeout)
 	defer cancel()
 	if err := w.begin(ctx); err != nil {
 		return 0, &notSent{err}

@@ -14,6 +14,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
+	"github.com/tierkit/tierkit/internal/need"
 	"github.com/tierkit/tierkit/internal/recordbatch"
 	"github.com/tierkit/tierkit/remotelog"
 	"github.com/tierkit/tierkit/rlmm"
@@ -256,9 +257,7 @@ func (f *fake) recreate(partitions int32) {
 
 // A topic that is gone is said to be, after a while in which a broker may only not know it yet.
 func TestFollower_DeletedTopic(t *testing.T) {
-	if testing.Short() {
-		t.Skip("waits ten seconds")
-	}
+	need.Long(t)
 	f := withTopic(t, 1)
 	l := f.open(Options{})
 	fol := l.Follow(map[int32]rlmm.Position{0: {Epoch: -1}})
@@ -333,4 +332,22 @@ func FuzzDecode(f *testing.F) {
 			at = ev.Offset + 1
 		}
 	})
+}
+
+// Questions that name the topic without its id are not answered from another topic.
+func TestBounds_ReplacedTopic(t *testing.T) {
+	f := withTopic(t, 1)
+	for name, ask := range map[string]func(*Log) error{
+		"Bounds": func(l *Log) error { _, err := l.Bounds(t.Context(), []int32{0}); return err },
+		"Check": func(l *Log) error {
+			_, err := l.Check(t.Context(), map[int32]rlmm.Position{0: {Epoch: -1}})
+			return err
+		},
+	} {
+		l := f.open(Options{})
+		f.recreate(1)
+		if _, ok := errors.AsType[*ReplacedError](ask(l)); !ok {
+			t.Errorf("%s answers from another topic", name)
+		}
+	}
 }

@@ -71,7 +71,7 @@ func (r *configReader) tls(client string) *tls.Config {
 // withoutName checks who signed a certificate, but not for whom.
 func withoutName(conf *tls.Config) {
 	roots := conf.RootCAs
-	conf.InsecureSkipVerify = true //nolint:gosec // VerifyConnection checks the chain; the user has switched the name off
+	conf.InsecureSkipVerify = true // VerifyConnection checks the chain; the user has switched the name off
 	conf.VerifyConnection = func(cs tls.ConnectionState) error {
 		o := x509.VerifyOptions{Roots: roots, Intermediates: x509.NewCertPool()}
 		for _, c := range cs.PeerCertificates[1:] {
@@ -131,11 +131,12 @@ func (r *configReader) certificate(client string) (cert tls.Certificate, ok bool
 // storeType refuses Java key stores by their name.
 func (r *configReader) storeType(client, name string) {
 	if key := r.key(client, name); key != "" && !strings.EqualFold(r.v.String(key), "PEM") {
-		r.add(settings.Problemf(r.o.Prefix+key, r.v.String(key), "must be PEM: %s", errJavaStore))
+		r.add(settings.Problemf(r.o.Prefix+key, r.v.String(key), "must be PEM: %s", javaStore))
 	}
 }
 
-const errJavaStore = "Java key stores (JKS, PKCS12) are not read; " +
+// javaStore is what is said of files that a JVM reads.
+const javaStore = "Java key stores (JKS, PKCS12) are not read; " +
 	"export to PEM (keytool -exportcert -rfc for certificates, openssl pkcs12 -nodes for a key with its chain)"
 
 // pem returns what is in a file, or stands in the settings themselves, and the key that says so. It has reported what is wrong if
@@ -175,7 +176,7 @@ func readPEM(path string) ([]byte, error) {
 	}
 	for _, magic := range []string{"\xfe\xed\xfe\xed", "\xce\xce\xce\xce", "\x30\x82"} { // JKS, JCEKS, PKCS12 (DER)
 		if bytes.HasPrefix(b, []byte(magic)) {
-			return nil, errors.New(errJavaStore)
+			return nil, fmt.Errorf("is of Java: %s", javaStore)
 		}
 	}
 	return b, nil

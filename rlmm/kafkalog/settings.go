@@ -50,7 +50,7 @@ const (
 	cJAAS           = "sasl.jaas.config"
 	cSASLUser       = "sasl.username"
 	cSASLPassword   = "sasl.password"
-	cToken          = "sasl.oauthbearer.token"
+	cToken          = "sasl.oauthbearer.token" //nolint:gosec // the name of a setting
 	cServerName     = "ssl.server.name"
 )
 
@@ -124,7 +124,7 @@ func securitySettings() []settings.Setting {
 
 // fixed are properties whose values are not the user's to choose, and the reason why they are accepted all the same.
 func fixed() map[string]string {
-	return map[string]string{
+	return map[string]string{ //nolint:gosec // names of settings
 		"acks": "it is always all", "enable.idempotence": "it is always true", "key.serializer": "records are bytes", "value.serializer": "records are bytes",
 		"key.deserializer": "records are bytes", "value.deserializer": "records are bytes", "enable.auto.commit": "nothing is committed",
 		"auto.offset.reset": "lost positions are reported, never reset", "exclude.internal.topics": "the topic is named", "group.id": "there is no group",

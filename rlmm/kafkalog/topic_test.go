@@ -18,6 +18,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/tierkit/tierkit/remotelog"
+	"github.com/tierkit/tierkit/rlmm"
 )
 
 // dynamicConfigs are the settings that somebody gave the topic.
@@ -83,8 +84,50 @@ func TestScenario69_TopicAsMadeByABroker(t *testing.T) {
 	}
 }
 
-// Scenarios 56 to 58 end here where Kafka's manager ends its initialization: a topic that is not there, that cannot be made, or
-// that has another number of partitions.
+// Scenario 56: a topic is there or it is not.
+func TestScenario56_TopicIsThereOrNot(t *testing.T) {
+	with, without := withTopic(t, 3), newFake(t)
+	if st, err := describe(t.Context(), with.client()); err != nil || len(st.leaders) != 3 {
+		t.Errorf("existing topic: %+v, %v", st, err)
+	}
+	if _, err := describe(t.Context(), without.client()); !errors.Is(err, ErrNoTopic) {
+		t.Errorf("missing topic: %v, want ErrNoTopic", err)
+	}
+}
+
+// Scenario 57: an error of the question is not the answer "missing": nothing is made.
+func TestScenario57_ErrorIsNotMissing(t *testing.T) {
+	f := newFake(t)
+	c := f.config()
+	c.Partitions, c.ReplicationFactor, c.ConnectTimeout = 5, 1, 300*time.Millisecond
+	for _, code := range []*kerr.Error{kerr.TopicAuthorizationFailed, kerr.UnknownServerError} {
+		h := f.c.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Metadata}, Topic: Topic, Err: code, Count: -1})
+		if _, err := Open(t.Context(), Options{Config: c, Create: true}); !errors.Is(err, code) || errors.Is(err, ErrNoTopic) {
+			t.Errorf("%v, want %v", err, code)
+		}
+		h.Remove()
+		if _, err := describe(t.Context(), f.client()); !errors.Is(err, ErrNoTopic) {
+			t.Errorf("after %v the topic is there: %v", code, err)
+		}
+	}
+}
+
+// Scenario 58: opened and closed without any partition.
+func TestScenario58_StartAndClose(t *testing.T) {
+	f := withTopic(t, 1)
+	l, err := Open(t.Context(), Options{Config: f.config()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	m, err := rlmm.New(l, rlmm.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(m.Close(t.Context()), l.Close()); err != nil {
+		t.Error(err)
+	}
+}
+
 func TestOpen_Refusals(t *testing.T) {
 	t.Run("no topic and none to be made", func(t *testing.T) {
 		f := newFake(t)
