@@ -48,7 +48,7 @@ func TestNewUUID_NeverBeginsWithADashAndParsesBack(t *testing.T) {
 	}
 }
 
-// The table is kafka-semantics B.2, run against Kafka 4.4's RemoteLogSegmentState.
+// The table was run against Kafka 4.4's RemoteLogSegmentState.
 func TestState_TransitionsAreKafkas(t *testing.T) {
 	ok := map[[2]State]bool{{0, 0}: true, {0, 1}: true, {0, 2}: true, {1, 1}: true, {1, 2}: true, {2, 2}: true, {2, 3}: true, {3, 3}: true}
 	for from := State(-1); from <= 4; from++ {

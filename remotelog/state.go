@@ -26,8 +26,8 @@ func (s State) String() string {
 // Valid reports whether s is one of the four states.
 func (s State) Valid() bool { return s >= CopySegmentStarted && s <= DeleteSegmentFinished }
 
-// CanFollow reports whether a segment in state from may go to state s (Kafka 4.4, RemoteLogSegmentState.isValidTransition, and
-// kafka-semantics B.2). A segment that does not exist yet may only be started: see [State.CanBegin]. A state may follow
+// CanFollow reports whether a segment in state from may go to state s (Kafka 4.4,
+// RemoteLogSegmentState.isValidTransition). A segment that does not exist yet may only be started: see [State.CanBegin]. A state may follow
 // itself: events are delivered more than once.
 func (s State) CanFollow(from State) bool {
 	if !s.Valid() || !from.Valid() {

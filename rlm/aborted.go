@@ -41,7 +41,7 @@ func (v *View) stableEnd(ctx context.Context) (int64, error) {
 }
 
 // abortedSet collects aborted transactions from the transaction indexes of one segment after the other, each read once, as far as a
-// read has to know them (kafka-semantics D.1, step 6).
+// read has to know them (RemoteLogManager.collectAbortedTransactions).
 type abortedSet struct {
 	v         *View
 	next      int64 // first offset whose segment's index is not loaded yet

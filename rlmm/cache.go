@@ -11,7 +11,7 @@ import (
 )
 
 // cache is what the events of one partition add up to: Kafka's RemoteLogMetadataCache and RemoteLogLeaderEpochState (4.4) in
-// their visible answers, and better ones where segments overlap (kafka-semantics B.3, Q1 and Q2): a finished segment that others
+// their visible answers, and better ones where segments overlap: a finished segment that others
 // hide from Kafka's look-up is still found, and every listing has it.
 //
 // Writes are exclusive, reads may run beside each other; the owner locks. A view taken by a read stays as it is.

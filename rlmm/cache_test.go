@@ -262,7 +262,7 @@ func TestScenario32_SecondStartedAfterFinishedIsIgnored(t *testing.T) {
 	wantLookup(t, c, 0, 150, nil)
 }
 
-// Q7b of kafka-semantics B.3: Kafka replaces the record and keeps listing it under the epochs that it had; here it is listed
+// A second STARTED for an id with other epochs: Kafka replaces the record and keeps listing it under the epochs that it had; here it is listed
 // under those that it has.
 func TestCache_SecondStartedReplacesTheFirst(t *testing.T) {
 	c, a := newTestCache(), cacheSegment(1, 0, 100, 0, 0)

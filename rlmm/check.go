@@ -7,7 +7,7 @@ import (
 )
 
 // What may be published, by the state at the moment before. A record that real brokers die of, or that would certainly be
-// dropped, never reaches the log (metadata-topic.md section 7). All of these run under metaPartition.mu, so nothing is applied
+// dropped, never reaches the log (it would end the metadata consumer of a real broker). All of these run under metaPartition.mu, so nothing is applied
 // meanwhile.
 
 func (u *partition) checkAdd(md *remotelog.SegmentMetadata) (Record, error) {

@@ -158,7 +158,7 @@ func TestScenario10_GoldenVectorsAreByteIdentical(t *testing.T) {
 	}
 }
 
-// The worked example 5.1 of metadata-topic.md, field by field.
+// A record of Kafka 4.4, field by field.
 func TestScenario10_WorkedExample(t *testing.T) {
 	got, err := Decode(goldenVectors(t)["V2 segment 3 epochs custom txnIdxEmpty"])
 	if err != nil {

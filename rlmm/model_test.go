@@ -15,7 +15,7 @@ import (
 	"github.com/tierkit/tierkit/remotelog"
 )
 
-// kafkaModel is the cache of Kafka as kafka-semantics B.3 states its rules, done naively.
+// kafkaModel is the cache of Kafka by the rules of RemoteLogMetadataCache 4.4, done naively.
 type kafkaModel struct {
 	byID   map[remotelog.UUID]remotelog.SegmentMetadata
 	epochs map[int32]*kafkaEpoch
@@ -123,7 +123,7 @@ func (k *kafkaModel) covering(epoch int32, offset int64) (best remotelog.Segment
 	return best, ok
 }
 
-// listEpoch is the listing that the head of kafka-scenarios.md asks for.
+// listEpoch is the listing that remotelog.MetadataReader promises.
 func (k *kafkaModel) listEpoch(epoch int32) (out []remotelog.UUID) {
 	var mds []remotelog.SegmentMetadata
 	for _, md := range k.byID {

@@ -101,7 +101,7 @@ func (c *copying) prepare(ctx context.Context, data remotelog.SegmentData) (err 
 		}
 		c.log.Key, c.src.overhead = c.key, crypto.Overhead
 	}
-	// An empty log is not compressed: Aiven's reader takes it only like that (store-format.md section 5).
+	// An empty log is not compressed: Aiven's reader takes it only like that.
 	if conf.Compression && c.md.SizeBytes > 0 && (!conf.Heuristic || c.m.compressible(ctx, c.md, data.Log)) {
 		c.log.Codecs = c.m.codecs
 	}

@@ -11,7 +11,7 @@ import (
 	"github.com/tierkit/tierkit/internal/need"
 )
 
-// memorySlack is what a process may have resident beside its budget (architecture.md section 6).
+// memorySlack is what a process may have resident beside its budget.
 const memorySlack = 64 << 20
 
 // probe copies and reads a segment of size bytes in a process of its own and checks its peak memory.

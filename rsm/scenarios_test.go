@@ -9,7 +9,7 @@ import (
 	"github.com/tierkit/tierkit/remotelog"
 )
 
-// The numbers are those of kafka-scenarios.md section 9: Kafka's LocalTieredStorageTest. Where it counts six files, a segment has three
+// The numbers are those of the scenarios taken from Kafka's LocalTieredStorageTest. Where it counts six files, a segment has three
 // objects here: the five indexes are one.
 
 func TestScenario95_CopyOfAnEmptySegmentStoresAllObjects(t *testing.T) {

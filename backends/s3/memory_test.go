@@ -20,7 +20,7 @@ import (
 	"github.com/tierkit/tierkit/internal/testbed"
 )
 
-const memorySlack = 64 << 20 // beside the budget: architecture.md section 6
+const memorySlack = 64 << 20 // beside the budget: docs/performance.md
 
 // probeCommand builds memprobe and returns it, about to copy a file of size bytes into a bucket.
 func probeCommand(t *testing.T, srv *testbed.S3, bucket string, size int, args ...string) *exec.Cmd {

@@ -24,7 +24,7 @@ import (
 	"github.com/tierkit/tierkit/rsm"
 )
 
-// slack is what a process may have beside its budget: the Go runtime, the program itself, stacks (architecture.md section 6).
+// slack is what a process may have beside its budget: the Go runtime, the program itself, stacks.
 const slack = 64 << 20
 
 func main() {
