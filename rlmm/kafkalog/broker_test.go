@@ -1,0 +1,255 @@
+package kafkalog
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/tierkit/tierkit/internal/need"
+	"github.com/tierkit/tierkit/internal/testbed"
+	"github.com/tierkit/tierkit/remotelog"
+	"github.com/tierkit/tierkit/rlmm"
+)
+
+// broker is a real broker with clients.
+type broker struct {
+	*testbed.Broker
+	t  *testing.T
+	cl *kgo.Client
+}
+
+// newBroker starts one whose metadata topic has one partition, so that everything meets there.
+func newBroker(t *testing.T, version string) *broker {
+	t.Helper()
+	b := &broker{Broker: testbed.Kafka(t, version, 1), t: t}
+	cl, err := kgo.NewClient(kgo.SeedBrokers(b.Address), kgo.RecordPartitioner(kgo.ManualPartitioner()), kgo.MetadataMinAge(50*time.Millisecond),
+		kgo.ProducerBatchCompression(kgo.NoCompression()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(cl.Close)
+	b.cl = cl
+	return b
+}
+
+func (b *broker) config() Config {
+	cl := Client{Bootstrap: []string{b.Address}}
+	return Config{Producer: cl, Consumer: cl, Admin: cl, Partitions: 1}
+}
+
+// tiered makes a topic of one partition whose segments are small, and returns its partition.
+func (b *broker) tiered(ctx context.Context, name string) remotelog.TopicIDPartition {
+	b.t.Helper()
+	segment := "segment.bytes" // from 4.x on at least 1 MiB; the internal one is for tests
+	if b.Version != testbed.KafkaOldest {
+		segment = "internal.segment.bytes"
+	}
+	t := kmsg.NewCreateTopicsRequestTopic()
+	t.Topic, t.NumPartitions, t.ReplicationFactor = name, 1, 1
+	for _, kv := range [][2]string{
+		{"remote.storage.enable", "true"}, {segment, "1024"}, {"segment.index.bytes", "4096"}, {"index.interval.bytes", "1024"}, {"retention.ms", "-1"},
+	} {
+		c := kmsg.NewCreateTopicsRequestTopicConfig()
+		c.Name, c.Value = kv[0], kmsg.StringPtr(kv[1])
+		t.Configs = append(t.Configs, c)
+	}
+	req := kmsg.NewPtrCreateTopicsRequest()
+	req.TimeoutMillis, req.Topics = 10000, append(req.Topics, t)
+	resp, err := req.RequestWith(ctx, b.cl)
+	if err == nil {
+		err = codeOf(resp.Topics[0].ErrorCode, resp.Topics[0].ErrorMessage)
+	}
+	if err != nil {
+		b.t.Fatalf("make topic %s: %v", name, err)
+	}
+	return remotelog.TopicIDPartition{TopicID: resp.Topics[0].TopicID, Topic: name}
+}
+
+// latestTiered asks the broker for the last offset in the tier, -1 for none.
+func (b *broker) latestTiered(ctx context.Context, topic string) (int64, error) {
+	const latestTiered = -5 // KIP-1005
+	p := kmsg.NewListOffsetsRequestTopicPartition()
+	p.Timestamp = latestTiered
+	t := kmsg.NewListOffsetsRequestTopic()
+	t.Topic, t.Partitions = topic, append(t.Partitions, p)
+	req := kmsg.NewPtrListOffsetsRequest()
+	req.Topics = append(req.Topics, t)
+	resp, err := req.RequestWith(ctx, b.cl)
+	if err != nil {
+		return 0, err
+	}
+	got := resp.Topics[0].Partitions[0]
+	return got.Offset, kerr.ErrorForCode(got.ErrorCode)
+}
+
+// fill produces records, each in a batch of its own, of which two fill a segment.
+func (b *broker) fill(ctx context.Context, topic string, n int) {
+	b.t.Helper()
+	for range n {
+		r := &kgo.Record{Topic: topic, Value: bytes.Repeat([]byte("x"), 400)}
+		if err := b.cl.ProduceSync(ctx, r).FirstErr(); err != nil {
+			b.t.Fatalf("produce to %s: %v", topic, err)
+		}
+	}
+}
+
+// tiers produces until the broker has moved something to the tier: its metadata consumer is alive.
+func (b *broker) tiers(ctx context.Context, topic string) error {
+	b.t.Helper()
+	b.fill(ctx, topic, 10)
+	tick := time.NewTicker(100 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		at, err := b.latestTiered(ctx, topic)
+		if err == nil && at > 0 {
+			return nil
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return fmt.Errorf("nothing of %s is tiered: at %d, %v: %w", topic, at, err, ctx.Err())
+		}
+	}
+}
+
+// restart kills the broker and starts it again.
+func (b *broker) restart() {
+	b.t.Helper()
+	b.Kill()
+	if err := b.Start(); err != nil {
+		b.t.Fatal(err)
+	}
+}
+
+// repertoire writes whatever a manager of ours publishes, for a partition that the broker hosts.
+func repertoire(ctx context.Context, m *rlmm.Manager, tp remotelog.TopicIDPartition) error {
+	now := time.Now().UnixMilli()
+	custom := remotelog.CustomMetadata("custom")
+	step := func(md remotelog.SegmentMetadata, states ...remotelog.State) error {
+		md.EventTimestampMs, md.MaxTimestampMs = now, now
+		if err := m.Add(ctx, md); err != nil {
+			return err
+		}
+		for _, s := range states {
+			u := remotelog.SegmentUpdate{SegmentID: md.SegmentID, State: s, BrokerID: 1, EventTimestampMs: now}
+			if s == remotelog.CopySegmentFinished {
+				u.CustomMetadata = custom
+			}
+			if err := m.Update(ctx, u); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	withEpochs := segment(tp, 4)
+	withEpochs.LeaderEpochs = append(withEpochs.LeaderEpochs, remotelog.LeaderEpoch{Epoch: 3, StartOffset: 450})
+	withEpochs.TxnIndexEmpty = true
+	const (
+		f, ds, df = remotelog.CopySegmentFinished, remotelog.DeleteSegmentStarted, remotelog.DeleteSegmentFinished
+	)
+	return errors.Join(
+		step(segment(tp, 0), f), step(segment(tp, 1), f, f), step(segment(tp, 2), f, ds, df), step(segment(tp, 3), ds, ds, df), step(withEpochs, f), step(segment(tp, 5)),
+		m.PutPartitionDelete(ctx, remotelog.PartitionDelete{TopicIDPartition: tp, State: remotelog.DeletePartitionMarked, BrokerID: 1, EventTimestampMs: now}),
+		m.PutPartitionDelete(ctx, remotelog.PartitionDelete{TopicIDPartition: tp, State: remotelog.DeletePartitionStarted, BrokerID: 1, EventTimestampMs: now}),
+	)
+}
+
+// A real broker and we on one topic: we read what it wrote and agree with it, it survives all that we write, live and when it
+// reads that again at its next start.
+func TestBroker_OneTopic(t *testing.T) {
+	need.Long(t)
+	for _, version := range []string{testbed.KafkaOldest, testbed.KafkaNewest} {
+		t.Run(version, func(t *testing.T) {
+			b := newBroker(t, version)
+			ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
+			defer cancel()
+			theirs, ours := b.tiered(ctx, "theirs"), b.tiered(ctx, "ours")
+			if err := b.tiers(ctx, "theirs"); err != nil {
+				t.Fatal(err)
+			}
+			l, err := Open(ctx, Options{Config: b.config()})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer func() { _ = l.Close() }()
+			m := manager(t, l, rlmm.Options{})
+			if err := errors.Join(m.Reconcile(ctx, []remotelog.TopicIDPartition{theirs, ours}), m.WaitReady(ctx, theirs, ours)); err != nil {
+				t.Fatal(err)
+			}
+			agree(ctx, t, b, m, theirs)
+			if err := repertoire(ctx, m, ours); err != nil {
+				t.Fatal(err)
+			}
+			for _, when := range []string{"live", "replayed"} {
+				name := "after-" + when
+				b.tiered(ctx, name)
+				if err := b.tiers(ctx, name); err != nil {
+					t.Fatalf("%s: the broker's metadata consumer is dead: %v\n%s", when, err, b.Log())
+				}
+				if when == "live" {
+					b.restart()
+				}
+			}
+			b.fill(ctx, "theirs", 4)
+			agree(ctx, t, b, m, theirs)
+			if err := m.Add(ctx, segment(ours, 6)); err != nil { // our producer and reader have survived the restart, too
+				t.Errorf("Add after the restart: %v", err)
+			}
+		})
+	}
+}
+
+// agree waits until the manager says what the broker says.
+func agree(ctx context.Context, t *testing.T, b *broker, m *rlmm.Manager, tp remotelog.TopicIDPartition) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
+	defer cancel()
+	tick := time.NewTicker(50 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		want, err := b.latestTiered(ctx, tp.Topic)
+		got := int64(-1)
+		for md, serr := range m.Segments(ctx, tp) {
+			err = errors.Join(err, serr)
+			if md.State == remotelog.CopySegmentFinished {
+				got = max(got, md.EndOffset)
+			}
+		}
+		if err == nil && got == want && got > 0 {
+			return
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			t.Fatalf("the broker has tiered up to %d, we say %d (%v)", want, got, err)
+		}
+	}
+}
+
+// The test above can fail: one record that no manager of ours writes ends the broker's metadata consumer, and it is noticed.
+func TestBroker_PoisonIsNoticed(t *testing.T) {
+	need.Long(t)
+	b := newBroker(t, testbed.KafkaNewest)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	defer cancel()
+	b.tiered(ctx, "before")
+	if err := b.tiers(ctx, "before"); err != nil {
+		t.Fatal(err)
+	}
+	if err := b.cl.ProduceSync(ctx, &kgo.Record{Topic: Topic, Value: []byte{1, 9, 0}}).FirstErr(); err != nil {
+		t.Fatal(err)
+	}
+	b.tiered(ctx, "after")
+	short, cancel := context.WithTimeout(ctx, 15*time.Second)
+	defer cancel()
+	if err := b.tiers(short, "after"); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("after a record that ends its metadata consumer: %v, want nothing to be tiered", err)
+	}
+}
