@@ -64,6 +64,9 @@ type upload struct {
 
 	wg   sync.WaitGroup
 	sent int
+
+	mu     sync.Mutex
+	pieces []piece // of the parts sent, by number
 }
 
 func (u *upload) giveFirst() {
@@ -74,10 +77,11 @@ func (u *upload) giveFirst() {
 }
 
 func (u *upload) single(ctx context.Context, b []byte) (backends.Info, error) {
-	if err := u.src.verify(); err != nil {
+	sum := crc32.Checksum(b, castagnoli())
+	if err := u.src.verify(sum); err != nil {
 		return backends.Info{}, err
 	}
-	info, err := u.t.Single(ctx, Part{Number: 1, Bytes: b, CRC32C: u.src.sum})
+	info, err := u.t.Single(ctx, Part{Number: 1, Bytes: b, CRC32C: sum})
 	if err == nil || !inDoubt(ctx, err) {
 		return info, err
 	}
@@ -117,10 +121,11 @@ func (u *upload) multi(ctx context.Context) (info backends.Info, err error) {
 		}
 		return backends.Info{}, why
 	}
-	if err := u.src.verify(); err != nil {
+	sum := checksum(u.pieces)
+	if err := u.src.verify(sum); err != nil {
 		return backends.Info{}, err
 	}
-	info, err = u.t.Commit(ctx, Whole{Parts: u.sent, Size: u.src.n, CRC32C: u.src.sum})
+	info, err = u.t.Commit(ctx, Whole{Parts: u.sent, Size: u.src.n, CRC32C: sum})
 	switch {
 	case err == nil:
 		finished = true
@@ -183,12 +188,18 @@ func (u *upload) start(ctx context.Context, cancel context.CancelCauseFunc, buf 
 	u.first = nil
 	u.sent++
 	number := u.sent
+	u.mu.Lock()
+	u.pieces = append(u.pieces, piece{n: int64(n)})
+	u.mu.Unlock()
 	u.wg.Go(func() {
 		defer u.slabs.give(buf)
 		if ctx.Err() != nil {
 			return
 		}
 		p := Part{Number: number, Bytes: buf[:n], CRC32C: crc32.Checksum(buf[:n], castagnoli())}
+		u.mu.Lock()
+		u.pieces[number-1].sum = p.CRC32C
+		u.mu.Unlock()
 		if err := u.t.Part(ctx, p); err != nil {
 			cancel(err)
 		}
@@ -225,7 +236,10 @@ func settle(err, doubt error) error {
 	}
 	out := *e
 	out.Ambiguous = doubt != nil
-	out.Restart = out.Restart && doubt == nil
+	if doubt == nil {
+		return &out
+	}
+	out.Restart = false
 	return errors.Join(&out, doubt)
 }
 

@@ -2,13 +2,10 @@ package parts
 
 import (
 	"context"
-	"hash/crc32"
 	"io"
 
 	"github.com/tierkit/tierkit/backends"
 )
-
-func castagnoli() *crc32.Table { return crc32.MakeTable(crc32.Castagnoli) } // a table that the standard library keeps
 
 // maxIdle bounds reads in a row that bring nothing and say nothing.
 const maxIdle = 100
@@ -17,8 +14,7 @@ const maxIdle = 100
 type source struct {
 	body  io.Reader
 	o     *Options
-	n     int64  // bytes handed on
-	sum   uint32 // of these
+	n     int64 // bytes handed on
 	ahead [1]byte
 	kept  int  // bytes in ahead
 	ended bool // io.EOF was seen
@@ -34,7 +30,6 @@ func (s *source) fill(ctx context.Context, buf []byte) (n int, err error) {
 	}
 	n += k
 	s.n += int64(n)
-	s.sum = crc32.Update(s.sum, castagnoli(), buf[:n])
 	switch most := s.o.Limits.MaxObjectBytes; {
 	case s.o.Size >= 0 && s.n > s.o.Size:
 		return 0, s.tooLong()
@@ -90,9 +85,9 @@ func (s *source) read(ctx context.Context, p []byte) (n int, err error) {
 }
 
 // verify is the last look before the object comes into being.
-func (s *source) verify() error {
-	if want := s.o.CRC32C; want != nil && *want != s.sum {
-		return backends.Errorf(backends.Corrupt, "the body has CRC-32C %08x, announced was %08x", s.sum, *want)
+func (s *source) verify(sum uint32) error {
+	if want := s.o.CRC32C; want != nil && *want != sum {
+		return backends.Errorf(backends.Corrupt, "the body has CRC-32C %08x, announced was %08x", sum, *want)
 	}
 	return nil
 }

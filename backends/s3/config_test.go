@@ -295,6 +295,9 @@ func TestCredentials_ExpiredAreRenewedOnce(t *testing.T) {
 		n = 0
 		d, _ := forged(t, func(o *Options) { o.Credentials = Credentials{File: path} }, func(r *http.Request) answer {
 			n++
+			if r.Method == http.MethodPut && r.ContentLength != 1 {
+				t.Errorf("a body of %d bytes is announced", r.ContentLength)
+			}
 			if accept != "" && strings.Contains(r.Header.Get("Authorization"), "Credential="+accept+"/") {
 				return answer{status: 200, body: strings.NewReader("<ListBucketResult></ListBucketResult>")}
 			}
@@ -305,6 +308,10 @@ func TestCredentials_ExpiredAreRenewedOnce(t *testing.T) {
 	}
 	if err := calls()["list"](t.Context(), open("new")); err != nil || n != 2 {
 		t.Errorf("%v after %d requests", err, n)
+	}
+	writeKeys(t, path, "old")
+	if err := calls()["put"](t.Context(), open("new")); err != nil || n != 2 {
+		t.Errorf("put: %v after %d requests", err, n)
 	}
 	if err := calls()["list"](t.Context(), open("")); !errors.Is(err, backends.Unauthenticated) || n != 2 {
 		t.Errorf("%v after %d requests", err, n)

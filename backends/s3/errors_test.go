@@ -52,8 +52,11 @@ func (w *wire) RoundTrip(r *http.Request) (*http.Response, error) {
 	w.log = append(w.log, r.Method+" "+operation(r))
 	w.mu.Unlock()
 	if r.Body != nil {
-		_, _ = io.Copy(io.Discard, r.Body)
+		n, _ := io.Copy(io.Discard, r.Body)
 		_ = r.Body.Close()
+		if n != r.ContentLength {
+			return nil, fmt.Errorf("a body of %d bytes, announced are %d", n, r.ContentLength)
+		}
 	}
 	if err := r.Context().Err(); err != nil {
 		return nil, err

@@ -111,6 +111,7 @@ func (u *upload) Single(ctx context.Context, p parts.Part) (backends.Info, error
 	defer body.Close()
 	crc, md5sum := d.sums(p)
 	out, err := call(ctx, d, u.step(stepPut, stepPutIfAbsent), func(ctx context.Context) (*s3.PutObjectOutput, error) {
+		rewind(body)
 		return d.client.PutObject(ctx, &s3.PutObjectInput{
 			Bucket: &d.o.Bucket, Key: &u.key, Body: body, ContentLength: aws.Int64(int64(len(p.Bytes))), ContentMD5: md5sum, ChecksumCRC32C: crc,
 			ContentType: aws.String(contentType), Metadata: u.meta, IfNoneMatch: u.ifAbsent(), StorageClass: types.StorageClass(aws.ToString(d.storageClass)),
@@ -123,6 +124,9 @@ func (u *upload) Single(ctx context.Context, p parts.Part) (backends.Info, error
 	}
 	return u.info(int64(len(p.Bytes)), out.ETag), nil
 }
+
+// rewind serves the second try of a call whose credentials had expired; the SDK's own retries rewind by themselves.
+func rewind(r *parts.Reader) { _, _ = r.Seek(0, io.SeekStart) } // it is open and 0 is a position
 
 // contentType is what the SDK would guess from the key otherwise.
 const contentType = "application/octet-stream"
@@ -179,6 +183,7 @@ func (u *upload) Part(ctx context.Context, p parts.Part) error {
 	crc, md5sum := d.sums(p)
 	number := int32(p.Number)
 	out, err := call(ctx, d, stepPart, func(ctx context.Context) (*s3.UploadPartOutput, error) {
+		rewind(body)
 		return d.client.UploadPart(ctx, &s3.UploadPartInput{
 			Bucket: &d.o.Bucket, Key: &u.key, UploadId: &u.id, PartNumber: &number, Body: body, ContentLength: aws.Int64(int64(len(p.Bytes))),
 			ContentMD5: md5sum, ChecksumCRC32C: crc, RequestPayer: d.payer(),
