@@ -5,6 +5,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -251,5 +253,80 @@ func TestBroker_PoisonIsNoticed(t *testing.T) {
 	defer cancel()
 	if err := b.tiers(short, "after"); !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("after a record that ends its metadata consumer: %v, want nothing to be tiered", err)
+	}
+}
+
+// A broker is killed while managers write: no write hangs, every one that returned nil is in the topic, once, and took effect.
+func TestBroker_KilledDuringWrites(t *testing.T) {
+	need.Long(t)
+	const writers, each, kills = 4, 60, 2
+	b := newBroker(t, testbed.KafkaNewest)
+	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
+	defer cancel()
+	open := func() *rlmm.Manager {
+		l, err := Open(ctx, Options{Config: b.config()})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = l.Close() })
+		return manager(t, l, rlmm.Options{})
+	}
+	var tps []remotelog.TopicIDPartition
+	for w := range int32(writers) {
+		tps = append(tps, partition("nobodys", w))
+	}
+	m := open()
+	if err := errors.Join(m.Reconcile(ctx, tps), m.WaitReady(ctx, tps...)); err != nil {
+		t.Fatal(err)
+	}
+	var wg sync.WaitGroup
+	var written atomic.Int32
+	acked, unknown := make([][]bool, writers), atomic.Int32{}
+	for w, tp := range tps {
+		acked[w] = make([]bool, each)
+		wg.Go(func() {
+			for i := range each {
+				md := segment(tp, i)
+				err := m.Add(ctx, md)
+				if err == nil {
+					err = m.Update(ctx, finish(md))
+				}
+				acked[w][i] = err == nil
+				written.Add(1)
+				switch {
+				case errors.Is(err, remotelog.ErrOutcomeUnknown):
+					unknown.Add(1)
+				case err != nil:
+					t.Errorf("segment %d of %v: %v", i, tp, err)
+				}
+			}
+		})
+	}
+	for k := range kills {
+		waitFor(t, func() bool { return written.Load() > int32((k+1)*writers*each/(kills+2)) })
+		b.restart()
+	}
+	wg.Wait()
+	fresh := open()
+	if err := errors.Join(fresh.Reconcile(ctx, tps), fresh.WaitReady(ctx, tps...)); err != nil {
+		t.Fatal(err)
+	}
+	for w, tp := range tps {
+		found := map[int64]remotelog.State{}
+		for md, err := range fresh.Segments(ctx, tp) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			found[md.StartOffset] = md.State
+		}
+		for i, ok := range acked[w] {
+			if state, there := found[int64(100*i)]; ok && (!there || state != remotelog.CopySegmentFinished) {
+				t.Errorf("segment %d of %v was acknowledged; the topic says %v, %v", i, tp, state, there)
+			}
+		}
+	}
+	t.Logf("%d segments, %d kills, %d with unknown outcome", writers*each, kills, unknown.Load())
+	if st := fresh.Status(); len(st.Partitions) != 1 || len(st.Partitions[0].Dropped) != 0 {
+		t.Errorf("events that changed nothing, as one written twice would: %+v", st.Partitions)
 	}
 }

@@ -245,7 +245,7 @@ func TestAppend_TooLarge(t *testing.T) {
 // waitFor waits until something that another goroutine does has happened.
 func waitFor(t *testing.T, happened func() bool) {
 	t.Helper()
-	deadline := time.NewTimer(10 * time.Second)
+	deadline := time.NewTimer(time.Minute)
 	defer deadline.Stop()
 	tick := time.NewTicker(time.Millisecond)
 	defer tick.Stop()
