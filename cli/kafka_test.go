@@ -5,9 +5,12 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kfake"
+	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/tierkit/tierkit/cli"
+	"github.com/tierkit/tierkit/internal/need"
 	"github.com/tierkit/tierkit/rlmm/kafkalog"
 )
 
@@ -94,6 +97,19 @@ func TestKafka_MistakesAreReportedTogether(t *testing.T) {
 	if strings.Contains(r.err, "hush") {
 		t.Errorf("a password in\n%s", r.err)
 	}
+}
+
+// A topic that cannot be read ends a command, which says why, instead of holding it up.
+func TestKafka_TopicThatCannotBeRead(t *testing.T) {
+	need.Long(t)
+	c, err := kfake.NewCluster(kfake.NumBrokers(1), kfake.SeedTopics(2, kafkalog.Topic))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	b := newBed(t, []string{bootstrapKey + c.ListenAddrs()[0]})
+	c.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.ListOffsets}, Topic: kafkalog.Topic, Partitions: []int32{1}, Err: kerr.LeaderNotAvailable, Count: -1})
+	fails(t, cli.ExitFailed, []string{"does not go on", "LEADER_NOT_AVAILABLE"}, "ls", "--config", b.config)
 }
 
 func TestKafka_NobodyAnswers(t *testing.T) {

@@ -180,7 +180,7 @@ func (s *session) openMetadata(ctx context.Context, open openFileLog) error {
 		return err
 	}
 	s.meta, s.reader = m, m
-	return m.WaitReady(ctx)
+	return s.waitReady(ctx)
 }
 
 // openLog opens the metadata log alone.
@@ -216,7 +216,34 @@ func (s *session) assign(ctx context.Context, tps []remotelog.TopicIDPartition) 
 	if err := s.meta.OnLeadershipChange(tps, nil); err != nil {
 		return err
 	}
-	return s.meta.WaitReady(ctx, tps...)
+	return s.waitReady(ctx, tps...)
+}
+
+// stalledAfter ends a command whose metadata log is there and yet does not go on: a metadata partition without a leader, say.
+const stalledAfter = 20 * time.Second
+
+// waitReady waits for as long as the log goes on being read, however long that is.
+func (s *session) waitReady(ctx context.Context, tps ...remotelog.TopicIDPartition) error {
+	for {
+		before := s.readSoFar()
+		slice, cancel := context.WithTimeout(ctx, stalledAfter)
+		err := s.meta.WaitReady(slice, tps...)
+		cancel()
+		if err == nil || ctx.Err() != nil || !errors.Is(err, context.DeadlineExceeded) {
+			return err
+		}
+		if s.readSoFar() == before {
+			return fmt.Errorf("the metadata log does not go on for %v: %w", stalledAfter, err)
+		}
+	}
+}
+
+// readSoFar counts the offsets that the manager has read.
+func (s *session) readSoFar() (n int64) {
+	for _, p := range s.meta.Status().Partitions {
+		n += p.Next + 1 // -1: not begun
+	}
+	return n
 }
 
 // recover cleans up what a crash of an earlier command left, where this process owns the log alone.
