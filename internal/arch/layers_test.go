@@ -29,6 +29,7 @@ var layerOf = []struct{ pattern, layer string }{
 	{"backends", "backends"},
 	{"backends/mem", "backends"},
 	{"backends/parts", "backends"},
+	{"backends/httpstore", "backends"},
 	{"backends/...", "driver"},
 	{"conformance/...", "conformance"},
 	{"rsm", "rsm"},
