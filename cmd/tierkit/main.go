@@ -11,7 +11,9 @@ import (
 	"syscall"
 
 	"github.com/tierkit/tierkit/backends"
+	"github.com/tierkit/tierkit/backends/azure"
 	"github.com/tierkit/tierkit/backends/fs"
+	"github.com/tierkit/tierkit/backends/gcs"
 	"github.com/tierkit/tierkit/backends/s3"
 	"github.com/tierkit/tierkit/cli"
 )
@@ -19,12 +21,10 @@ import (
 func main() { os.Exit(run()) }
 
 func run() int {
-	reg := new(backends.Registry)
-	for _, f := range []backends.Factory{fs.Factory(), s3.Factory()} {
-		if err := reg.Register(f); err != nil {
-			fmt.Fprintln(os.Stderr, "tierkit:", err)
-			return cli.ExitFailed
-		}
+	reg, err := drivers()
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "tierkit:", err)
+		return cli.ExitFailed
 	}
 	// The first Ctrl-C stops in order, with clean-up; the second one, no longer caught, ends the process at once.
 	ctx, stop := signal.NotifyContext(context.Background(), endings()...)
@@ -54,6 +54,17 @@ func onBrokenPipe(end func()) {
 		<-broken
 		end()
 	}()
+}
+
+// drivers are the built-in ones.
+func drivers() (*backends.Registry, error) {
+	reg := new(backends.Registry)
+	for _, f := range []backends.Factory{fs.Factory(), s3.Factory(), gcs.Factory(), azure.Factory()} {
+		if err := reg.Register(f); err != nil {
+			return nil, err
+		}
+	}
+	return reg, nil
 }
 
 // version is the module's version as the go command recorded it.

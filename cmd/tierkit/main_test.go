@@ -8,7 +8,10 @@ import (
 	"strings"
 	"testing"
 
+	"go.uber.org/goleak"
+
 	"github.com/tierkit/tierkit/cli"
+	"github.com/tierkit/tierkit/internal/testbed"
 )
 
 // childEnv makes the test binary act as the command.
@@ -18,7 +21,7 @@ func TestMain(m *testing.M) {
 	if os.Getenv(childEnv) != "" {
 		os.Exit(run())
 	}
-	os.Exit(m.Run())
+	goleak.VerifyTestMain(m, goleak.Cleanup(testbed.Exit))
 }
 
 // The shape is tierkit demo | head -1.

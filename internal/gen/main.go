@@ -9,7 +9,9 @@ import (
 	"os"
 
 	"github.com/tierkit/tierkit/backends"
+	"github.com/tierkit/tierkit/backends/azure"
 	"github.com/tierkit/tierkit/backends/fs"
+	"github.com/tierkit/tierkit/backends/gcs"
 	"github.com/tierkit/tierkit/backends/s3"
 	"github.com/tierkit/tierkit/cli"
 	"github.com/tierkit/tierkit/internal/settings"
@@ -39,7 +41,7 @@ func write(path string) error {
 // drivers are the built-in ones: the same as in cmd/tierkit, which a test compares.
 func drivers() (*backends.Registry, error) {
 	reg := new(backends.Registry)
-	for _, f := range []backends.Factory{fs.Factory(), s3.Factory()} {
+	for _, f := range []backends.Factory{fs.Factory(), s3.Factory(), gcs.Factory(), azure.Factory()} {
 		if err := reg.Register(f); err != nil {
 			return nil, err
 		}

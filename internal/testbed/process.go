@@ -90,6 +90,11 @@ func start(dir string, env []string, argv ...string) (*process, error) {
 
 // ready waits until url answers with 200.
 func (p *process) ready(ctx context.Context, url string) error {
+	return p.answers(ctx, url, func(status int) bool { return status == http.StatusOK })
+}
+
+// answers waits until url answers with a status that will do.
+func (p *process) answers(ctx context.Context, url string, good func(status int) bool) error {
 	ctx, cancel := context.WithTimeout(ctx, readyWithin)
 	defer cancel()
 	client := &http.Client{Transport: &http.Transport{
@@ -106,7 +111,7 @@ func (p *process) ready(ctx context.Context, url string) error {
 		resp, err := client.Do(req)
 		if err == nil {
 			_ = resp.Body.Close()
-			if resp.StatusCode == http.StatusOK {
+			if good(resp.StatusCode) {
 				return nil
 			}
 		}
@@ -140,7 +145,7 @@ type shared struct {
 
 type entry struct {
 	once   sync.Once
-	server *S3
+	server any // of the type that its name has
 	proc   *process
 	err    error
 }
@@ -148,7 +153,7 @@ type entry struct {
 var all shared
 
 // get starts the server of that name once.
-func (s *shared) get(t testing.TB, name string, run func(dir string) (*S3, *process, error)) *S3 {
+func get[S any](t testing.TB, s *shared, name string, run func(dir string) (*S, *process, error)) *S {
 	t.Helper()
 	s.mu.Lock()
 	if s.servers == nil {
@@ -162,16 +167,20 @@ func (s *shared) get(t testing.TB, name string, run func(dir string) (*S3, *proc
 	s.mu.Unlock()
 	e.once.Do(func() {
 		for try := 1; try == 1 || e.err != nil && try <= maxStarts && t.Context().Err() == nil; try++ {
-			e.start(name, run)
+			e.start(name, func(dir string) (any, *process, error) { return run(dir) })
 		}
 	})
 	if e.err != nil {
 		t.Fatalf("start %s: %v", name, e.err)
 	}
-	return e.server
+	server, ok := e.server.(*S)
+	if !ok {
+		t.Fatalf("the server %s is a %T", name, e.server)
+	}
+	return server
 }
 
-func (e *entry) start(name string, run func(dir string) (*S3, *process, error)) {
+func (e *entry) start(name string, run func(dir string) (any, *process, error)) {
 	var dir string
 	if dir, e.err = os.MkdirTemp("", "tierkit-"+name+"-"); e.err != nil {
 		return

@@ -52,7 +52,7 @@ func MinIOTLS(t testing.TB) *S3 { return startMinIO(t, "minio-tls", true) }
 func startMinIO(t testing.TB, name string, secure bool) *S3 {
 	t.Helper()
 	path := program(t, "minio", MinIOVersion, "minio")
-	return all.get(t, name, func(dir string) (*S3, *process, error) {
+	return get(t, &all, name, func(dir string) (*S3, *process, error) {
 		s := &S3{Name: name, AccessKey: "testaccess", SecretKey: "testsecret"}
 		port, err := freePorts(1)
 		if err != nil {
@@ -83,7 +83,7 @@ func startMinIO(t testing.TB, name string, secure bool) *S3 {
 func SeaweedFS(t testing.TB) *S3 {
 	t.Helper()
 	path := program(t, "seaweedfs", SeaweedFSVersion, "weed")
-	return all.get(t, "seaweedfs", func(dir string) (*S3, *process, error) {
+	return get(t, &all, "seaweedfs", func(dir string) (*S3, *process, error) {
 		s := &S3{Name: "seaweedfs", AccessKey: "testaccess", SecretKey: "testsecret"}
 		ports, err := freePorts(8)
 		if err != nil {

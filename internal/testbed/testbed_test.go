@@ -14,7 +14,9 @@ func TestVersions_AreThoseThatAreInstalled(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, line := range []string{"minio=" + MinIOVersion, "seaweedfs=" + SeaweedFSVersion} {
+	for _, line := range []string{
+		"minio=" + MinIOVersion, "seaweedfs=" + SeaweedFSVersion, "azurite=" + AzuriteVersion, "fakegcs=" + FakeGCSVersion,
+	} {
 		if !strings.Contains(string(script), "\n"+line+"\n") {
 			t.Errorf("scripts/tools.sh has no line %q", line)
 		}
@@ -29,12 +31,24 @@ func TestServers_StartOnceAndStop(t *testing.T) {
 			t.Errorf("%s: a new bucket holds %v", s.Name, got)
 		}
 	}
+	azurite, gcs := Azurite(t), FakeGCS(t)
+	if got := gcs.Objects(t, gcs.Bucket(t)); strings.Contains(got, "name") {
+		t.Errorf("a new bucket holds %s", got)
+	}
+	if a, b := azurite.Container(t), azurite.Container(t); a == b {
+		t.Errorf("the same container twice: %s", a)
+	}
 	if MinIO(t) != servers[0] {
 		t.Error("a second MinIO was started")
 	}
 	Stop()
+	endpoints := []string{azurite.Endpoint, gcs.Endpoint}
 	for _, s := range servers {
-		_, addr, _ := strings.Cut(s.Endpoint, "://")
+		endpoints = append(endpoints, s.Endpoint)
+	}
+	for _, endpoint := range endpoints {
+		_, addr, _ := strings.Cut(endpoint, "://")
+		addr, _, _ = strings.Cut(addr, "/")
 		deadline := time.Now().Add(10 * time.Second)
 		for {
 			c, err := new(net.Dialer).DialContext(t.Context(), "tcp", addr)
@@ -43,7 +57,7 @@ func TestServers_StartOnceAndStop(t *testing.T) {
 			}
 			_ = c.Close()
 			if time.Now().After(deadline) {
-				t.Errorf("%s still listens on %s", s.Name, addr)
+				t.Errorf("a server still listens on %s", addr)
 				break
 			}
 		}

@@ -1,0 +1,86 @@
+package testbed
+
+import (
+	"fmt"
+	"net/http"
+	"os"
+	"strconv"
+	"sync/atomic"
+	"testing"
+
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
+	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/container"
+
+	"github.com/tierkit/tierkit/internal/need"
+)
+
+// AzuriteVersion is the newest that declares to run on Node.js 20; scripts/tools.sh has the same.
+const AzuriteVersion = "3.35.0"
+
+// The account that every Azurite has, with a key that is public: github.com/Azure/Azurite#default-storage-account.
+const (
+	AzuriteAccount = "devstoreaccount1"
+	AzuriteKey     = "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr/KBHBeksoGMGw=="
+)
+
+// Azure is an emulator of Azure Blob Storage.
+type Azure struct {
+	Endpoint string // of the account
+
+	containers atomic.Int64
+}
+
+// Azurite returns a running Azurite.
+func Azurite(t testing.TB) *Azure {
+	t.Helper()
+	node := need.Command(t, "node", "install Node.js 20 or newer")
+	script := program(t, "azurite", AzuriteVersion, "node_modules/azurite/dist/src/blob/main.js")
+	return get(t, &all, "azurite", func(dir string) (*Azure, *process, error) {
+		port, err := freePorts(1)
+		if err != nil {
+			return nil, nil, err
+		}
+		at := "http://127.0.0.1:" + strconv.Itoa(port[0]) + "/"
+		// The check of the API version has to be off: the SDK is ahead of the emulator. In memory, so that a killed server leaves nothing.
+		p, err := start(dir, nil, node, script, "--blobHost", "127.0.0.1", "--blobPort", strconv.Itoa(port[0]), "--inMemoryPersistence",
+			"--disableTelemetry", "--silent", "--skipApiVersionCheck")
+		if err != nil {
+			return nil, nil, err
+		}
+		return &Azure{Endpoint: at + AzuriteAccount}, p, p.answers(t.Context(), at, func(int) bool { return true })
+	})
+}
+
+// ConnectionString is one with the account's key.
+func (a *Azure) ConnectionString() string {
+	return fmt.Sprintf("DefaultEndpointsProtocol=http;AccountName=%s;AccountKey=%s;BlobEndpoint=%s;", AzuriteAccount, AzuriteKey, a.Endpoint)
+}
+
+// Client returns a client of the SDK for a container, with the account's key: for what is looked at from outside.
+func (a *Azure) Client(t testing.TB, name string) *container.Client {
+	t.Helper()
+	cred, err := container.NewSharedKeyCredential(AzuriteAccount, AzuriteKey)
+	if err != nil {
+		t.Fatal(err)
+	}
+	tr := new(http.Transport)
+	t.Cleanup(tr.CloseIdleConnections)
+	c, err := container.NewClientWithSharedKeyCredential(a.Endpoint+"/"+name, cred, &container.ClientOptions{ClientOptions: azcore.ClientOptions{
+		Retry: policy.RetryOptions{MaxRetries: -1}, Transport: &http.Client{Transport: tr},
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+// Container makes an empty container.
+func (a *Azure) Container(t testing.TB) string {
+	t.Helper()
+	name := fmt.Sprintf("c%d-%d", os.Getpid(), a.containers.Add(1))
+	if _, err := a.Client(t, name).Create(t.Context(), nil); err != nil {
+		t.Fatalf("make container %s: %v", name, err)
+	}
+	return name
+}
