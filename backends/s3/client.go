@@ -161,6 +161,12 @@ func isResolve(err error) bool {
 	return ok && e.IsNotFound
 }
 
+// isDial reports whether no connection could be made.
+func isDial(err error) bool {
+	e, ok := errors.AsType[*net.OpError](err)
+	return ok && e.Op == "dial"
+}
+
 // logger passes the SDK's own messages on.
 func logger(env backends.Env) logging.Logger {
 	return logging.LoggerFunc(func(c logging.Classification, format string, v ...any) {

@@ -263,6 +263,8 @@ func (d *Driver) hint(e *backends.Error, s step, api smithy.APIError) {
 		text = fmt.Sprintf("the server's certificate or protocol is not accepted, see %s, %s and %s", keyCAFile, keyVerify, keyEndpoint)
 	case isResolve(e.Err):
 		text = fmt.Sprintf("the host is not known, see %s, %s and %s", keyEndpoint, keyRegion, keyPathStyle)
+	case isDial(e.Err):
+		text = fmt.Sprintf("nobody answers at the store's address, see %s", keyEndpoint)
 	case code == "NoSuchBucket" || s == stepBucket && e.Status == http.StatusNotFound:
 		text = fmt.Sprintf("bucket %q does not exist there, see %s and %s", d.o.Bucket, keyBucket, keyEndpoint)
 	case code == "PermanentRedirect" || code == "TemporaryRedirect" || code == "AuthorizationHeaderMalformed" || e.Status/100 == 3:

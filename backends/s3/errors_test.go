@@ -207,7 +207,7 @@ func TestClassify_Answers(t *testing.T) {
 		{"404 of a proxy", answer{status: 404, body: strings.NewReader("<html>no such page</html>")}, "list put", backends.Unknown, ""},
 		{"cut off", answer{err: io.ErrUnexpectedEOF}, all, backends.Unavailable, ""},
 		{"reset", answer{err: &net.OpError{Op: "read", Err: syscall.ECONNRESET}}, all, backends.Unavailable, ""},
-		{"refused", answer{err: &net.OpError{Op: "dial", Err: syscall.ECONNREFUSED}}, all, backends.Unavailable, ""},
+		{"refused", answer{err: &net.OpError{Op: "dial", Err: syscall.ECONNREFUSED}}, all, backends.Unavailable, keyEndpoint},
 		{"broken pipe", answer{err: os.NewSyscallError("write", syscall.EPIPE)}, all, backends.Unavailable, ""},
 		{"name server fails", answer{err: &net.DNSError{Err: "server misbehaving", IsTemporary: true}}, all, backends.Unavailable, ""},
 		{"no such host", answer{err: &net.DNSError{Err: "no such host", IsNotFound: true}}, all, backends.Unavailable, keyEndpoint},
