@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kmsg"
@@ -203,6 +204,10 @@ func decode(dec *recordbatch.Decoder, part int32, from rlmm.Position, b []byte) 
 }
 
 func decodeRecords(dec *recordbatch.Decoder, part int32, from int64, h *recordbatch.Header, batch []byte, events []rlmm.Event, size int) ([]rlmm.Event, int, error) {
+	const least = 7 // bytes of a record, so that a count does not claim more memory than there are bytes for
+	if n := int(h.RecordCount); h.Codec() == recordbatch.None && n <= len(batch)/least {
+		events = slices.Grow(events, n)
+	}
 	for r, err := range dec.Records(batch) {
 		if err != nil {
 			return events, size, err

@@ -274,7 +274,11 @@ func (f *follower) take(s step) (rlmm.Batch, error) {
 			b.Lost = append(b.Lost, *o.loss)
 			c.vetted = noEpoch
 		}
-		b.Events = append(b.Events, o.events...)
+		if b.Events == nil {
+			b.Events = o.events
+		} else {
+			b.Events = append(b.Events, o.events...)
+		}
 		if o.next != c.pos {
 			c.pos = o.next
 			b.Next[c.part] = o.next
