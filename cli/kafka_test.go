@@ -2,6 +2,7 @@ package cli_test
 
 import (
 	"encoding/json"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -115,4 +116,33 @@ func TestKafka_TopicThatCannotBeRead(t *testing.T) {
 func TestKafka_NobodyAnswers(t *testing.T) {
 	b := newBed(t, []string{bootstrapKey + "127.0.0.1:1", "remote.log.metadata.initialization.retry.max.timeout.ms=200"}, "payments-0")
 	fails(t, cli.ExitFailed, []string{"127.0.0.1:1"}, "ls", "--config", b.config)
+}
+
+// The metadata commands work on the topic as they do on files, and make nothing.
+func TestKafka_MetadataCommands(t *testing.T) {
+	at := newKafka(t)
+	b := newBed(t, []string{bootstrapKey + at}, "payments-0")
+	for _, sub := range []string{"dump", "status", "watch"} {
+		fails(t, cli.ExitFailed, []string{kafkalog.Topic}, "metadata", sub, "--config", b.config)
+	}
+	b.configure(t, bootstrapKey+at, "remote.log.metadata.topic.num.partitions=5", "remote.log.metadata.topic.replication.factor=1")
+	must(t, "copy", "--config", b.config, b.logs)
+	listed := lines(t, must(t, "ls", "--config", b.config, "--json").out)
+	records := lines(t, must(t, "metadata", "dump", "--config", b.config, "--json").out)
+	if len(records) != 2*len(listed) {
+		t.Errorf("%d records, want two for each of %d segments", len(records), len(listed))
+	}
+	for _, m := range records {
+		if m["effect"] != "applied" || m["fatal"] != nil || m["key"] != nil || m["topic"] != "payments" {
+			t.Errorf("record: %v", m)
+		}
+	}
+	for _, m := range lines(t, must(t, "metadata", "status", "--config", b.config, "--json").out) {
+		if segments, ok := m["segments"].(map[string]any); ok && segments["COPY_SEGMENT_FINISHED"] != json.Number(strconv.Itoa(len(listed))) {
+			t.Errorf("status: %v", m)
+		}
+		if m["type"] == "log" && (m["kind"] != "kafka" || m["metadataPartitions"] != json.Number("5")) {
+			t.Errorf("status: %v", m)
+		}
+	}
 }

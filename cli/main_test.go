@@ -24,6 +24,12 @@ import (
 const childEnv = "TIERKIT_TEST_AS_COMMAND"
 
 func TestMain(m *testing.M) {
+	if path := os.Getenv(holdEnv); path != "" {
+		if err := holdLock(path); err != nil {
+			panic(err)
+		}
+		return
+	}
 	if os.Getenv(childEnv) == "" {
 		goleak.VerifyTestMain(m)
 		return

@@ -1,40 +1,7 @@
 package rlm
 
-import (
-	"errors"
-	"fmt"
-	"io/fs"
-	"path/filepath"
-	"syscall"
+import "github.com/tierkit/tierkit/internal/logfiles"
 
-	"github.com/tierkit/tierkit/remotelog"
-)
-
-// lockFile is the file that a broker holds locked in each of its log directories while it runs (LogManager.LockFileName).
-const lockFile = ".lock"
-
-// checkNotInUse refuses a log directory whose .lock another process holds. The JVM takes an fcntl lock, which flock does not see, so
-// fcntl is asked. Asking takes no lock: a broker can start at any moment, therefore Offload asks again before each segment.
-//
-// By POSIX, closing the file drops fcntl locks that this very process holds on it: a program that is itself the broker must not
-// offload its own live directories with this package.
-func checkNotInUse(logDir string) error {
-	path := filepath.Join(logDir, lockFile)
-	f, _, err := openRegular(path)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
-	if err != nil {
-		return fmt.Errorf("cannot tell whether a broker uses %s: %w", logDir, err)
-	}
-	defer func() { _ = f.Close() }() // read only
-	l := syscall.Flock_t{Type: syscall.F_WRLCK, Whence: 0, Start: 0, Len: 0}
-	if err := syscall.FcntlFlock(f.Fd(), syscall.F_GETLK, &l); err != nil {
-		return fmt.Errorf("cannot tell whether a broker uses %s: asking for the lock on %s: %w", logDir, path, err)
-	}
-	if l.Type != syscall.F_UNLCK {
-		return fmt.Errorf("%w: %s is in use by process %d, which holds %s: stop the broker, or copy from a snapshot of its disk",
-			remotelog.ErrInvalidArgument, logDir, l.Pid, path)
-	}
-	return nil
-}
+// checkNotInUse refuses a log directory that a broker uses. A broker can start at any moment, therefore Offload asks again before
+// each segment.
+func checkNotInUse(logDir string) error { return logfiles.CheckNotInUse(logDir) }

@@ -4,11 +4,12 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
-	"fmt"
 	"io"
 	"os"
 	"path/filepath"
 	"time"
+
+	"github.com/tierkit/tierkit/internal/regular"
 )
 
 // snapTempAge is the age from which a temporary file is taken for what a crash left, and not for one that another process writes.
@@ -86,17 +87,10 @@ func sweepTemps(path string, now time.Time) error {
 
 // loadSnapshot reads the file at path. os.ErrNotExist: there is none.
 func loadSnapshot(path string, want func(p int32) bool) (c *snapContent, err error) {
-	f, err := os.Open(path)
+	f, info, err := regular.Open(path)
 	if err != nil {
 		return nil, err
 	}
 	defer func() { _ = f.Close() }() // read only
-	info, err := f.Stat()
-	if err != nil {
-		return nil, err
-	}
-	if !info.Mode().IsRegular() {
-		return nil, fmt.Errorf("%s is not a file", path)
-	}
 	return readSnapshot(f, info.Size(), want)
 }

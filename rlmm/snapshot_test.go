@@ -352,7 +352,7 @@ func TestSnapshot_IsUsedOnlyWhereItFits(t *testing.T) {
 			if err := os.Mkdir(file, 0o700); err != nil {
 				t.Fatal(err)
 			}
-		}, "is not a file"},
+		}, "not a regular file"},
 		{"ahead of the log", rlmm.Options{All: true}, func(log *memlogtest.Log, _ string, _ []byte) {
 			mustDo(t, log.Truncate(0, 2))
 		}, "the log ends at 2"},
