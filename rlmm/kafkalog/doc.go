@@ -34,5 +34,5 @@
 //
 // [ParseConfig] reads Kafka's own properties: TLS with PEM files, SASL PLAIN, SCRAM-SHA-256, SCRAM-SHA-512 and OAUTHBEARER.
 // Java key stores (JKS, PKCS12) are refused. The principal needs Describe and Read on the topic, for writing Write too, for
-// creating it Create on the topic or the cluster.
+// creating it Create on the topic or the cluster; for the settings in [Log.Describe] DescribeConfigs on the topic.
 package kafkalog

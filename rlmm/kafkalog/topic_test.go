@@ -246,6 +246,9 @@ func TestLog_GrownTopic(t *testing.T) {
 	if got := said.count("another number of partitions"); got != 1 || l.Grown() != 7 || l.Partitions() != 2 {
 		t.Errorf("%d warnings, grown %d, partitions %d; want 1, 7, 2", got, l.Grown(), l.Partitions())
 	}
+	if d, err := l.Describe(t.Context()); err != nil || d.Grown != 7 || len(d.Leaders) != 2 {
+		t.Errorf("described as %+v, %v; want grown 7 and the leaders of 2", d, err)
+	}
 	if _, err := l.Append(t.Context(), 1, []byte("x")); err != nil {
 		t.Error(err)
 	}
