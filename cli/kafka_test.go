@@ -146,3 +146,52 @@ func TestKafka_MetadataCommands(t *testing.T) {
 		}
 	}
 }
+
+// What the topic says of itself: as copy makes it nothing is dangerous; with the defaults of a broker it is.
+func TestKafka_MetadataStatusShowsLeadersAndSettings(t *testing.T) {
+	at := newKafka(t)
+	b := newBed(t, []string{
+		bootstrapKey + at, "remote.log.metadata.topic.num.partitions=5", "remote.log.metadata.topic.replication.factor=1",
+	}, "payments-0")
+	must(t, "copy", "--config", b.config, b.logs)
+	rows := lines(t, must(t, "metadata", "status", "--config", b.config, "--json").out)
+	settings, _ := rows[0]["settings"].(map[string]any)
+	if settings["retention.ms"] != "-1" || settings["min.insync.replicas"] != "2" || rows[0]["settingsError"] != nil || len(rows[0]["dangers"].([]any)) != 0 {
+		t.Errorf("log: %v", rows[0])
+	}
+	for _, m := range rows[1:6] {
+		if m["type"] != "metadataPartition" || m["leader"] != json.Number("0") {
+			t.Errorf("metadata partition: %v, want leader 0", m)
+		}
+	}
+	at = newKafka(t, kfake.SeedTopics(2, kafkalog.Topic))
+	b.configure(t, bootstrapKey+at)
+	text := must(t, "metadata", "status", "--config", b.config).out
+	for _, want := range []string{"settings cleanup.policy=delete ", " retention.ms=604800000", "DANGER: retention.ms=604800000: ", "DANGER: min.insync.replicas=1: "} {
+		if !strings.Contains(text, want) {
+			t.Errorf("no %q in\n%s", want, text)
+		}
+	}
+}
+
+// Who may not see the topic's settings is told so, and sees the rest.
+func TestKafka_MetadataStatusWithoutDescribeConfigs(t *testing.T) {
+	c, err := kfake.NewCluster(kfake.NumBrokers(1), kfake.SeedTopics(2, kafkalog.Topic))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	b := newBed(t, []string{bootstrapKey + c.ListenAddrs()[0]})
+	c.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.DescribeConfigs}, Err: kerr.TopicAuthorizationFailed, Count: -1})
+	text := must(t, "metadata", "status", "--config", b.config).out
+	if !strings.Contains(text, "settings not known: the principal needs DescribeConfigs") || strings.Contains(text, "DANGER") {
+		t.Errorf("status:\n%s", text)
+	}
+	rows := lines(t, must(t, "metadata", "status", "--config", b.config, "--json").out)
+	if why, _ := rows[0]["settingsError"].(string); rows[0]["settings"] != nil || !strings.Contains(why, "TOPIC_AUTHORIZATION_FAILED") {
+		t.Errorf("log: %v", rows[0])
+	}
+	if len(rows) != 3 || rows[1]["leader"] != json.Number("0") {
+		t.Errorf("metadata partitions: %v", rows[1:])
+	}
+}

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -92,10 +93,8 @@ func (a *app) statusText(st *metaStatus, rows []partStatus) error {
 	if err := a.printf("log %s (%s), %s\n", st.log.LogID, st.log.Kind, count(int(st.log.Partitions), "metadata partition")); err != nil {
 		return err
 	}
-	for _, d := range st.log.Dangers {
-		if err := a.printf("DANGER: %s\n", d); err != nil {
-			return err
-		}
+	if err := a.settingsText(&st.log); err != nil {
+		return err
 	}
 	t := newTable(a.Out, "METADATA PARTITION", "FIRST", "NEXT", "LAG", "LEADER", "LAST EVENT", "AGE", "INVALID", "FATAL")
 	for _, p := range st.parts {
@@ -119,6 +118,30 @@ func (a *app) statusText(st *metaStatus, rows []partStatus) error {
 		t.row(rows[i].cells()...)
 	}
 	return t.flush()
+}
+
+// settingsText shows the settings of the topic, and what is dangerous about it.
+func (a *app) settingsText(s *logStatus) error {
+	if s.Unknown != nil {
+		if err := a.printf("settings not known: %s\n", printable(*s.Unknown)); err != nil {
+			return err
+		}
+	}
+	if len(s.Settings) > 0 {
+		var all []string
+		for _, key := range slices.Sorted(maps.Keys(s.Settings)) {
+			all = append(all, key+"="+s.Settings[key])
+		}
+		if err := a.printf("settings %s\n", printable(strings.Join(all, " "))); err != nil {
+			return err
+		}
+	}
+	for _, d := range s.Dangers {
+		if err := a.printf("DANGER: %s\n", printable(d)); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func (r *partStatus) cells() []string {

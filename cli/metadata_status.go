@@ -78,8 +78,9 @@ type logStatus struct {
 	LogID      string            `json:"logId"`
 	Kind       props.LogKind     `json:"kind"`
 	Partitions int32             `json:"metadataPartitions"`
-	Settings   map[string]string `json:"settings"` // of the topic; null where there is none
-	Dangers    []string          `json:"dangers"`  // settings that endanger the metadata
+	Settings   map[string]string `json:"settings"`      // of the topic; null where there is none, or they are not known
+	Unknown    *string           `json:"settingsError"` // why they are not known
+	Dangers    []string          `json:"dangers"`       // what endangers the metadata
 }
 
 type metaPartStatus struct {
@@ -180,7 +181,7 @@ func (s *session) readStatus(ctx context.Context) (*metaStatus, error) {
 		if st.describe, err = d.Describe(ctx); err != nil {
 			return nil, err
 		}
-		st.log.Settings, st.log.Dangers = st.describe.Settings, dangers(st.describe.Settings)
+		st.log.described(st.describe)
 	}
 	if bounds, err = s.log.Bounds(ctx, allPartitions(s.log)); err != nil {
 		return nil, err
@@ -200,6 +201,18 @@ func (s *session) readStatus(ctx context.Context) (*metaStatus, error) {
 	return st, nil
 }
 
+func (s *logStatus) described(d rlmm.Description) {
+	s.Settings, s.Dangers = d.Settings, dangers(d.Settings)
+	if d.SettingsErr != nil {
+		text := d.SettingsErr.Error()
+		s.Unknown = &text
+	}
+	if d.Grown != 0 {
+		s.Dangers = append(s.Dangers, fmt.Sprintf("the log has %d partitions, and had %d when it was opened: records are looked for in others than they were written to, "+
+			"and brokers do not start until remote.log.metadata.topic.num.partitions says so", d.Grown, s.Partitions))
+	}
+}
+
 // dangers says which of a topic's settings lose metadata, or can.
 func dangers(settings map[string]string) []string {
 	out := []string{}
@@ -217,6 +230,9 @@ func dangers(settings map[string]string) []string {
 		if n, err := strconv.Atoi(v); err == nil && n < 2 {
 			out = append(out, "min.insync.replicas="+v+": one broker that fails can take acknowledged records with it; set 2 where there are 3 replicas")
 		}
+	}
+	if v, ok := is("unclean.leader.election.enable"); ok && v == "true" {
+		out = append(out, "unclean.leader.election.enable="+v+": a replica that lags behind can become the leader, and acknowledged records are lost; set false")
 	}
 	return out
 }
