@@ -33,6 +33,15 @@ const (
 // dropReasons is the number of reasons plus one: the size of a table indexed by reason.
 const dropReasons = int(DropInvalidTransition) + 1
 
+// DropReasons returns every reason: to make all metric series before the first record.
+func DropReasons() []DropReason {
+	out := make([]DropReason, 0, dropReasons-1)
+	for r := DropTombstone; int(r) < dropReasons; r++ {
+		out = append(out, r)
+	}
+	return out
+}
+
 // String returns a short name, fit for a metric's label.
 func (r DropReason) String() string {
 	switch r {
