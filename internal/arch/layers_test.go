@@ -79,7 +79,7 @@ var mayImport = map[string][]string{
 		"internal", "remotelog", "membudget", "crypto", "cache", "chunking", "manifest", "backends", "conformance", "rsm", "rlmm",
 		"event log", "rlm", "metrics",
 	},
-	"main": {"internal", "backends", "cli", "driver"},
+	"main": {"internal", "backends", "cli", "driver", "metrics"},
 }
 
 // apart are the layers whose packages do not import one another.

@@ -1,5 +1,5 @@
 // Command gen writes the generated reference documentation: docs/configuration.md, from the tables of settings that the code parses
-// with. go generate ./... runs it.
+// with, and docs/metrics.md, from the metrics that the collectors are made of. go generate ./... runs it.
 package main
 
 import (
@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
 
 	"github.com/tierkit/tierkit/backends"
 	"github.com/tierkit/tierkit/backends/azure"
@@ -17,11 +18,11 @@ import (
 	"github.com/tierkit/tierkit/internal/settings"
 )
 
-//go:generate go run . ../../docs/configuration.md
+//go:generate go run . ../../docs
 
 func main() {
 	if len(os.Args) != 2 {
-		fmt.Fprintln(os.Stderr, "usage: gen FILE")
+		fmt.Fprintln(os.Stderr, "usage: gen DIRECTORY")
 		os.Exit(2)
 	}
 	if err := write(os.Args[1]); err != nil {
@@ -30,12 +31,27 @@ func main() {
 	}
 }
 
-func write(path string) error {
-	var b bytes.Buffer
-	if err := configuration(&b); err != nil {
-		return err
+// page is a generated file.
+type page struct {
+	name string
+	make func(io.Writer) error
+}
+
+func pages() []page {
+	return []page{{"configuration.md", configuration}, {"metrics.md", metricsPage}}
+}
+
+func write(dir string) error {
+	for _, p := range pages() {
+		var b bytes.Buffer
+		if err := p.make(&b); err != nil {
+			return err
+		}
+		if err := os.WriteFile(filepath.Join(dir, p.name), b.Bytes(), 0o644); err != nil {
+			return err
+		}
 	}
-	return os.WriteFile(path, b.Bytes(), 0o644)
+	return nil
 }
 
 // drivers are the built-in ones: the same as in cmd/tierkit, which a test compares.

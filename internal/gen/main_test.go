@@ -10,17 +10,19 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-func TestConfiguration_IsCurrent(t *testing.T) {
-	var want bytes.Buffer
-	if err := configuration(&want); err != nil {
-		t.Fatal(err)
-	}
-	got, err := os.ReadFile("../../docs/configuration.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(want.String(), string(got)); diff != "" {
-		t.Errorf("docs/configuration.md is not what the tables say, run go generate ./...\n%s", diff)
+func TestPages_AreCurrent(t *testing.T) {
+	for _, p := range pages() {
+		var want bytes.Buffer
+		if err := p.make(&want); err != nil {
+			t.Fatal(err)
+		}
+		got, err := os.ReadFile(filepath.Join("../../docs", p.name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(want.String(), string(got)); diff != "" {
+			t.Errorf("docs/%s is not what the code says, run go generate ./...\n%s", p.name, diff)
+		}
 	}
 }
 
@@ -45,14 +47,19 @@ func TestDrivers_AreThoseOfTheCommand(t *testing.T) {
 }
 
 func TestWrite(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "c.md")
-	if err := write(path); err != nil {
+	dir := t.TempDir()
+	if err := write(dir); err != nil {
 		t.Fatal(err)
 	}
-	if b, err := os.ReadFile(path); err != nil || !bytes.Contains(b, []byte("| `storage.root` | file | required |")) {
-		t.Errorf("got %.200s, %v", b, err)
+	for name, row := range map[string]string{
+		"configuration.md": "| `storage.root` | file | required |",
+		"metrics.md":       "| `tierkit_backend_ops_total` | counter | `driver`, `op`, `code` |",
+	} {
+		if b, err := os.ReadFile(filepath.Join(dir, name)); err != nil || !bytes.Contains(b, []byte(row)) {
+			t.Errorf("%s: got %.200s, %v; want %q in it", name, b, err, row)
+		}
 	}
-	if write(filepath.Join(path, "below-a-file")) == nil {
-		t.Error("a file that cannot be written is no error")
+	if write(filepath.Join(dir, "missing")) == nil {
+		t.Error("a directory that is not there is no error")
 	}
 }

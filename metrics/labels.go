@@ -1,0 +1,41 @@
+package metrics
+
+import (
+	"github.com/tierkit/tierkit/backends"
+	"github.com/tierkit/tierkit/membudget"
+	"github.com/tierkit/tierkit/rlmm"
+)
+
+// Label describes a label; it means the same in every family that has it.
+type Label struct {
+	Name, Doc string
+	Values    []string // nil: the set is not closed
+}
+
+// Labels returns the labels of the families, in order of appearance.
+func Labels() []Label {
+	ops := make([]string, 0, len(backends.Ops()))
+	for _, op := range backends.Ops() {
+		ops = append(ops, string(op))
+	}
+	reasons := make([]string, 0, len(rlmm.DropReasons()))
+	for _, r := range rlmm.DropReasons() {
+		reasons = append(reasons, r.String())
+	}
+	kinds := make([]string, 0, len(lossKinds()))
+	for _, k := range lossKinds() {
+		kinds = append(kinds, lossLabel(k))
+	}
+	return []Label{
+		{"driver", "the name of the driver, as in storage.backend", nil},
+		{"op", "the operation; read is the stream that a get opened", ops},
+		{"code", "how it ended; cancelled: the caller's context ended", opCodes()},
+		{"direction", "up: to the store", []string{dirUp, dirDown}},
+		{"class", "on whose account", []string{membudget.Copy.String(), membudget.Fetch.String()}},
+		{"state", "of buffers", []string{"in_use", "idle"}},
+		{"reason", "why a record changed nothing", reasons},
+		{"kind", "truncated: the partition is read again from its beginning", kinds},
+		{"result", "in_doubt (of writes): the record may be in the log, or come into it", []string{resultOK, resultError, resultInDoubt}},
+		{"metadata_partition", "the partition of the metadata log", nil},
+	}
+}
