@@ -111,7 +111,7 @@ func (s *logStream) Read(p []byte) (int, error) {
 		return 0, s.failed(s.r.m.ended(s.caller, err))
 	}
 	defer h.Release()
-	from := s.pos - s.r.segment().Chunks.Chunk(n).Start
+	from := s.pos - s.r.segment().Chunks.Start(n)
 	got := copy(p[:min(int64(len(p)), s.end-s.pos+1)], h.Value()[from:])
 	s.pos += int64(got)
 	s.begun = true
