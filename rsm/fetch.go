@@ -126,12 +126,13 @@ func (s *logStream) chunk() (*chunkHandle, int, error) {
 		if !ok { // the segment was copied again, and is shorter
 			return nil, 0, fmt.Errorf("%w: position %d of segment %s, which has %d bytes now", remotelog.ErrCorrupt, s.pos, s.r.md.SegmentID, x.FileSize())
 		}
+		if n == s.at && s.h != nil && s.h.Pin() {
+			return s.h, n, nil // the usual case, and the cheap one: a hit is counted once for each chunk that a stream comes to
+		}
 		last, _ := x.Find(s.end)
 		last = max(n, min(last, x.Chunks()-1))
 		if n != s.at {
 			s.move(n, last)
-		} else if s.h != nil && s.h.Pin() {
-			return s.h, n, nil // the usual case, and the cheap one: a hit is counted once for each chunk that a stream comes to
 		}
 		h, err := s.r.m.chunks.get(s.ctx, s, n, min(last, n+s.window-1))
 		if s.h = h; err == nil {
