@@ -70,7 +70,9 @@ func (m *model) pin(e *modelEntry) {
 	m.order = slices.DeleteFunc(m.order, func(x *modelEntry) bool { return x == e })
 }
 
+// unpin ends a pin. Whatever has expired goes at the same time, also when e itself stays pinned or has left the cache.
 func (m *model) unpin(e *modelEntry) {
+	m.dropStale()
 	if e.pins--; e.pins > 0 {
 		return
 	}
@@ -81,6 +83,9 @@ func (m *model) unpin(e *modelEntry) {
 	e.used = m.now
 	m.order = append(m.order, e)
 	m.fit()
+}
+
+func (m *model) dropStale() {
 	for len(m.order) > 0 && m.now.Sub(m.order[0].used) >= m.expire {
 		m.remove(m.order[0])
 	}
