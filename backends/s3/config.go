@@ -4,13 +4,13 @@ import (
 	"context"
 	"encoding/base64"
 	"errors"
-	"net"
 	"net/url"
 	"strconv"
 	"strings"
 	"time"
 
 	"github.com/tierkit/tierkit/backends"
+	"github.com/tierkit/tierkit/internal/proxyurl"
 	"github.com/tierkit/tierkit/internal/settings"
 )
 
@@ -49,11 +49,6 @@ const (
 	keyRoleSession  = "storage.aws.role.session.name"
 	keyExternalID   = "storage.aws.role.external.id"
 	keySTSEndpoint  = "storage.aws.sts.endpoint.url"
-	keyProxyHost    = "storage.proxy.host"     // A
-	keyProxyPort    = "storage.proxy.port"     // A
-	keyProxyUser    = "storage.proxy.username" // A
-	keyProxyPass    = "storage.proxy.password" // A
-	keyProxyURL     = "storage.proxy.url"
 	keyLegacyMD5    = "storage.s3.legacy.md5.plugin.enabled" // A
 	keyDualStack    = "storage.s3.dual.stack"
 	keyFIPS         = "storage.s3.fips"
@@ -116,7 +111,7 @@ func storeSettings() []backends.Setting {
 }
 
 func requestSettings() []backends.Setting {
-	return []backends.Setting{
+	return append([]backends.Setting{
 		{Name: keyCallTimeout, Type: backends.TypeDuration, Min: "1ms", Doc: "Bound for one call with all its attempts, up to the answer's header. Without it: none."},
 		{Name: keyTryTimeout, Type: backends.TypeDuration, Min: "1ms", Doc: "Bound for one attempt, sending included, up to the answer's header. Without it only silence ends an attempt: see the next two."},
 		{Name: keyHeader, Type: backends.TypeDuration, Default: "30s", Min: "1ms", Doc: "How long the answer's header may take after the request was sent."},
@@ -126,12 +121,7 @@ func requestSettings() []backends.Setting {
 		{Name: keyMaxConns, Type: backends.TypeInt, Default: "128", Min: "1", Max: "10000", Doc: "How many connections are open at the same time at most."},
 		{Name: keyCAFile, Type: backends.TypeFile, Doc: "Certificates in PEM form that are trusted beside those of the system (or of `AWS_CA_BUNDLE`)."},
 		{Name: keyVerify, Type: backends.TypeBool, Default: "true", Doc: "Whether the server's certificate is checked. `false` lets anybody on the way read and change everything."},
-		{Name: keyProxyHost, Type: backends.TypeString, With: []string{keyProxyPort}, Doc: "Host of a SOCKS5 proxy."},
-		{Name: keyProxyPort, Type: backends.TypeInt, Min: "1", Max: "65535", With: []string{keyProxyHost}, Doc: "Port of the SOCKS5 proxy."},
-		{Name: keyProxyUser, Type: backends.TypeString, With: []string{keyProxyPass, keyProxyHost}, Doc: "User of the SOCKS5 proxy."},
-		{Name: keyProxyPass, Type: backends.TypeSecret, With: []string{keyProxyUser, keyProxyHost}, Doc: "Password of the SOCKS5 proxy."},
-		{Name: keyProxyURL, Type: backends.TypeSecret, Conflicts: []string{keyProxyHost}, Doc: "A proxy as a URL: `http://user:password@host:port`, `https://`, `socks5://`. Without any proxy setting `HTTPS_PROXY` and `HTTP_PROXY` hold."},
-	}
+	}, proxyurl.Settings()...)
 }
 
 func credentialSettings() []backends.Setting {
@@ -177,7 +167,7 @@ func parse(c *backends.Config) (Options, error) {
 	}
 	var tagErr, proxyErr, keyErr error
 	o.Tags, tagErr = parseTags(c.List(keyTags))
-	o.Proxy, proxyErr = parseProxy(c)
+	o.Proxy, proxyErr = proxyurl.Parse(c)
 	o.CustomerKey, keyErr = parseCustomerKey(o.SSE, c.Secret(keyCustomerKey))
 	err := errors.Join(tagErr, proxyErr, keyErr, checkURL(keyEndpoint, o.Endpoint), checkURL(keySTSEndpoint, o.Credentials.STSEndpoint), checkClass(o.Credentials))
 	if o.KMSKey != "" && o.SSE != "kms" {
@@ -210,26 +200,6 @@ func parseTags(list []string) (map[string]string, error) {
 		return nil, settings.Problemf(keyTags, strconv.Itoa(len(tags))+" tags", "an object can have at most 10")
 	}
 	return tags, nil
-}
-
-func parseProxy(c *backends.Config) (*url.URL, error) {
-	if text := c.Secret(keyProxyURL); !text.IsZero() {
-		u, err := url.Parse(text.Reveal())
-		if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" && u.Scheme != "socks5" && u.Scheme != "socks5h" {
-			return nil, settings.Missing(keyProxyURL, "must be a URL that begins with http://, https:// or socks5:// and has a host")
-		}
-		return u, nil
-	}
-	host, port := c.String(keyProxyHost), c.Int(keyProxyPort)
-	user, pass := c.String(keyProxyUser), c.Secret(keyProxyPass)
-	if host == "" {
-		return nil, nil
-	}
-	u := &url.URL{Scheme: "socks5", Host: net.JoinHostPort(host, strconv.FormatInt(port, 10))}
-	if user != "" {
-		u.User = url.UserPassword(user, pass.Reveal())
-	}
-	return u, nil
 }
 
 func parseCustomerKey(sse string, s backends.Secret) ([]byte, error) {

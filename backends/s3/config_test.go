@@ -161,8 +161,8 @@ func TestConfig_Mistakes(t *testing.T) {
 		{"checksum", map[string]string{keyRegion: "r", keyChecksum: "sha1"}, keyChecksum},
 		{"tags", map[string]string{keyRegion: "r", keyTags: "a=1,b"}, keyTags},
 		{"a tag twice", map[string]string{keyRegion: "r", keyTags: "a=1,a=2"}, keyTags},
-		{"proxy", map[string]string{keyRegion: "r", keyProxyURL: "ftp://x"}, keyProxyURL},
-		{"two proxies", map[string]string{keyRegion: "r", keyProxyURL: "http://x", keyProxyHost: "y", keyProxyPort: "1"}, keyProxyHost},
+		{"proxy", map[string]string{keyRegion: "r", "storage.proxy.url": "ftp://x"}, "storage.proxy.url"},
+		{"two proxies", map[string]string{keyRegion: "r", "storage.proxy.url": "http://x", "storage.proxy.host": "y", "storage.proxy.port": "1"}, "storage.proxy.host"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
