@@ -8,7 +8,7 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 export TIERKIT_REQUIRE=${TIERKIT_REQUIRE:-all}
 export NO_COLOR=1
 
-stages=(tools lint generated build unit demo)
+stages=(tools lint generated build unit conformance brokers demo)
 
 # tools installs the linter, the servers that tests talk to and whatever else the later stages need, at the same time.
 stage_tools() {
@@ -40,8 +40,22 @@ stage_build() {
 	done
 }
 
+# unit is every package but those below test/, which have stages of their own.
 stage_unit() {
-	go test -race -shuffle=on -count=1 -timeout 20m ./...
+	go list ./... | grep -v '/tierkit/test/' | xargs go test -race -shuffle=on -count=1 -timeout 20m
+}
+
+# conformance runs the conformance suite on each of our drivers, against real servers.
+stage_conformance() {
+	[ ! -d test/drivers ] || go test -race -count=1 -timeout 20m ./test/drivers/...
+}
+
+# brokers runs what needs real Kafka brokers: the metadata topic beside them, and tiering through the plug-in.
+stage_brokers() {
+	local dir
+	for dir in brokers plugin; do
+		[ ! -d "test/$dir" ] || go test -race -count=1 -timeout 20m "./test/$dir/..."
+	done
 }
 
 stage_demo() {
