@@ -118,7 +118,8 @@ type Log interface {
 	//   - any other error, those of ctx included: the event is not and will never be part of the log (append-cancelled).
 	//
 	// When ctx ends while the event is already on its way, the error MUST match both remotelog.ErrOutcomeUnknown and the error
-	// of ctx (append-cancelled). Append MUST take events of 1 to MaxEventBytes bytes; larger ones MAY be, and empty ones MUST
+	// of ctx (append-cancelled). So it is with Close: an Append that it ended returns remotelog.ErrClosed, and where the event
+	// is already on its way an error that matches remotelog.ErrOutcomeUnknown as well (close-log). Append MUST take events of 1 to MaxEventBytes bytes; larger ones MAY be, and empty ones MUST
 	// be, remotelog.ErrInvalidArgument (invalid-arguments). The slice is the caller's again when Append returns: a Log that
 	// still needs it copies it (append-copies). Events that one goroutine appends one after the other MUST be in that order
 	// (in-order). That includes events in doubt: one whose Append returned ErrOutcomeUnknown MUST NOT become part of the log

@@ -61,7 +61,7 @@ func (l *Log) Append(ctx context.Context, p int32, event []byte) (rlmm.Position,
 	}
 	a := &pending{event: bytes.Clone(event), done: make(chan struct{})}
 	if !l.writers[p].add(a) {
-		return rlmm.Position{}, errClosed()
+		return rlmm.Position{}, errClosed
 	}
 	select {
 	case <-a.done:
@@ -71,7 +71,7 @@ func (l *Log) Append(ctx context.Context, p int32, event []byte) (rlmm.Position,
 	case <-l.failed:
 		return l.writers[p].leave(a, l.Err())
 	case <-l.ctx.Done():
-		return l.writers[p].leave(a, errClosed())
+		return l.writers[p].leave(a, errClosed)
 	}
 }
 

@@ -18,6 +18,8 @@ var (
 	ErrNoTopic = errors.New("kafka has no topic " + Topic)
 	// ErrPartitions: the topic has another number of partitions than was demanded.
 	ErrPartitions = errors.New("topic " + Topic + " has another number of partitions than configured")
+
+	errClosed = fmt.Errorf("metadata log on kafka: %w", remotelog.ErrClosed)
 )
 
 // ReplacedError says that the topic is not the one that was opened: it was deleted and made again, or the addresses lead to
@@ -32,8 +34,6 @@ func (e *ReplacedError) Error() string {
 	return fmt.Sprintf("topic %s was deleted and made again: it was opened with id %s and has id %s now; "+
 		"nothing of the old topic can be trusted: restart this process", Topic, e.Old, e.New)
 }
-
-func errClosed() error { return fmt.Errorf("metadata log on kafka: %w", remotelog.ErrClosed) }
 
 // fatalCodes are the answers of a broker that trying again does not change.
 var fatalCodes = []*kerr.Error{
@@ -68,7 +68,7 @@ func surfaced(err error) bool {
 // closedOr puts an error that only says that the client was closed into this package's words.
 func closedOr(err error) error {
 	if errors.Is(err, kgo.ErrClientClosed) {
-		return errClosed()
+		return errClosed
 	}
 	return err
 }

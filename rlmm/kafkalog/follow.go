@@ -113,7 +113,7 @@ func (f *follower) begin(ctx context.Context) (rlmm.Batch, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.closed || f.log.ctx.Err() != nil {
-		return rlmm.Batch{}, fmt.Errorf("follower: %w", errClosed())
+		return rlmm.Batch{}, fmt.Errorf("follower: %w", errClosed)
 	}
 	for p := range f.at {
 		if err := f.log.valid(p); err != nil {
@@ -163,7 +163,7 @@ func (f *follower) connect() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.closed {
-		return errClosed()
+		return errClosed
 	}
 	cl, err := l.opts.newClient(l.opts.Config.Consumer)
 	if err != nil {
@@ -243,7 +243,7 @@ func (f *follower) take(s step) (rlmm.Batch, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.closed {
-		return rlmm.Batch{}, fmt.Errorf("follower: %w", errClosed())
+		return rlmm.Batch{}, fmt.Errorf("follower: %w", errClosed)
 	}
 	if s.node >= 0 {
 		f.running[s.node] = false

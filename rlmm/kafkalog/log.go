@@ -107,7 +107,7 @@ func (l *Log) fail(err *ReplacedError) {
 // usable returns why nothing can be asked of the log, nil if it can.
 func (l *Log) usable() error {
 	if l.ctx.Err() != nil {
-		return errClosed()
+		return errClosed
 	}
 	return l.Err()
 }

@@ -164,7 +164,13 @@ func (d *delivery) decide(v verdict, err error) (ended bool) {
 
 // giveUp ends the delivery without an offset. If an attempt may have been appended, the events are in doubt, and the next ones
 // come in a producer epoch of their own: after one of them was appended the broker refuses what is still on the wire.
+//
+// What ended the log comes out in place of what that did to the attempt: the attempt of a closed log fails with
+// context.Canceled, and a caller whose own context lives would not know what to make of it.
 func (d *delivery) giveUp(why error) {
+	if end := d.w.log.usable(); end != nil && !errors.Is(why, end) {
+		why = fmt.Errorf("%w (last: %v)", end, why) //nolint:errorlint // see above: errors.Is must not find it
+	}
 	why = fmt.Errorf("metadata partition %d: %w", d.w.part, why)
 	if d.maybe {
 		d.w.newEpoch()

@@ -337,3 +337,42 @@ func TestWrap(t *testing.T) {
 		}
 	}
 }
+
+// Close of the log: what waits to be sent is not in the log, what is on its way may be, and both say that the log was closed and
+// nothing of a context that is not the caller's. The Appends are looked at without their callers, who may learn of the end in
+// two ways.
+func TestAppend_EndedByClose(t *testing.T) {
+	f := withTopic(t, 1)
+	l := f.open(Options{})
+	if _, err := l.Append(t.Context(), 0, []byte("before")); err != nil {
+		t.Fatal(err)
+	}
+	sent := make(chan struct{})
+	var once sync.Once
+	f.c.ControlKey(0, func(kmsg.Request) (kmsg.Response, error, bool) {
+		f.c.KeepControl()
+		once.Do(func() { close(sent) })
+		<-l.ctx.Done() // a stalled broker
+		return nil, errors.New("no answer"), true
+	})
+	first := &pending{event: []byte("on its way"), done: make(chan struct{})}
+	if !l.writers[0].add(first) {
+		t.Fatal("the log is closed")
+	}
+	<-sent
+	second := &pending{event: []byte("waits"), done: make(chan struct{})}
+	if !l.writers[0].add(second) {
+		t.Fatal("the log is closed")
+	}
+	if err := l.Close(); err != nil {
+		t.Fatal(err)
+	}
+	<-first.done
+	<-second.done
+	if !errors.Is(first.err, remotelog.ErrClosed) || !errors.Is(first.err, remotelog.ErrOutcomeUnknown) || errors.Is(first.err, context.Canceled) {
+		t.Errorf("an event on its way: %v, want closed and outcome unknown", first.err)
+	}
+	if !errors.Is(second.err, remotelog.ErrClosed) || errors.Is(second.err, remotelog.ErrOutcomeUnknown) || errors.Is(second.err, context.Canceled) {
+		t.Errorf("an event that waits: %v, want closed", second.err)
+	}
+}
