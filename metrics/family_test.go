@@ -25,7 +25,8 @@ func everything(t *testing.T) *prometheus.Registry {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return registry(t, metrics.NewBackend("mem"), metrics.NewMemory(budget.Stats), metrics.NewCopies(), metrics.NewMetadata(),
+	return registry(t, metrics.NewBackend("mem"), metrics.NewLoad(func() backends.Load { return backends.Load{Driver: "mem"} }),
+		metrics.NewMemory(budget.Stats), metrics.NewCopies(), metrics.NewMetadata(),
 		metrics.NewPartitions(func() rlmm.Status { return rlmm.Status{Partitions: []rlmm.PartitionStatus{{Partition: 7}}} }))
 }
 
