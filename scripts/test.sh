@@ -14,7 +14,7 @@ stages=(tools lint generated build unit conformance brokers demo)
 stage_tools() {
 	local pids=() pid bad=0
 	local set
-	for set in linters minio seaweedfs azurite fakegcs; do scripts/tools.sh "$set" >/dev/null & pids+=($!); done
+	for set in linters minio seaweedfs versitygw azurite fakegcs; do scripts/tools.sh "$set" >/dev/null & pids+=($!); done
 	go test -count=1 -run '^TestReader_Builds$' ./compat & pids+=($!)
 	go mod download & pids+=($!)
 	for pid in "${pids[@]}"; do wait "$pid" || bad=1; done

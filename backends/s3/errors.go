@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/http"
 	"strconv"
+	"strings"
 	"syscall"
 	"time"
 
@@ -102,6 +103,7 @@ func codes() map[string]backends.Code {
 		"PermanentRedirect": backends.InvalidArgument, "TemporaryRedirect": backends.InvalidArgument, "MovedPermanently": backends.InvalidArgument,
 		"AuthorizationHeaderMalformed": backends.InvalidArgument, "IllegalLocationConstraintException": backends.InvalidArgument,
 		"KMS.DisabledException": backends.Denied, "KMS.NotFoundException": backends.InvalidArgument, "KMS.KMSInvalidStateException": backends.Denied,
+		"kms:KeyNotFound": backends.InvalidArgument, "KMSNotConfigured": backends.InvalidArgument, // MinIO's
 	}
 }
 
@@ -272,7 +274,7 @@ func (d *Driver) hint(e *backends.Error, s step, api smithy.APIError) {
 		if r := regionOf(e.Err); r != "" {
 			text += ": it should be " + r
 		}
-	case e.Code == backends.Denied:
+	case e.Code == backends.Denied && !strings.HasPrefix(code, "KMS."):
 		text = "the credentials lack " + s.permission()
 	case e.Code == backends.Unauthenticated:
 		text = fmt.Sprintf("the credentials are not accepted, see %s, %s or the default chain", keyAccessKey, keyCredFile)
@@ -280,6 +282,8 @@ func (d *Driver) hint(e *backends.Error, s step, api smithy.APIError) {
 		text = "set this machine's clock"
 	case code == "InvalidObjectState":
 		text = "the object is in an archive tier"
+	case strings.HasPrefix(strings.ToLower(code), "kms"):
+		text = fmt.Sprintf("the key management does not take part, see %s and %s", keySSE, keyKMSKey)
 	case code == "InvalidStorageClass":
 		text = "see " + keyStorageClass
 	}

@@ -8,7 +8,9 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"crypto/x509/pkix"
+	"encoding/base64"
 	"encoding/pem"
+	"errors"
 	"fmt"
 	"math/big"
 	"net"
@@ -29,7 +31,11 @@ import (
 const (
 	MinIOVersion     = "v0.0.0-20260212201848-7aac2a2c5b7c"
 	SeaweedFSVersion = "4.48"
+	VersityGWVersion = "v1.8.0"
 )
+
+// MinIOKey is the one key of MinIO's key management, for SSE-KMS; SSE-S3 takes it too.
+const MinIOKey = "testbed-key"
 
 // S3 is a server that speaks S3.
 type S3 struct {
@@ -71,6 +77,7 @@ func startMinIO(t testing.TB, name string, secure bool) *S3 {
 		}
 		p, err := start(dir, []string{
 			"MINIO_ROOT_USER=" + s.AccessKey, "MINIO_ROOT_PASSWORD=" + s.SecretKey, "MINIO_BROWSER=off", "MINIO_UPDATE=off",
+			"MINIO_KMS_SECRET_KEY=" + MinIOKey + ":" + base64.StdEncoding.EncodeToString(make([]byte, 32)),
 		}, append(argv, filepath.Join(dir, "data"))...)
 		if err != nil {
 			return nil, nil, err
@@ -105,6 +112,33 @@ func SeaweedFS(t testing.TB) *S3 {
 		}
 		s.Endpoint = "http://127.0.0.1:" + strconv.Itoa(ports[0])
 		return s, p, p.ready(t.Context(), s.Endpoint+"/healthz")
+	})
+}
+
+// VersityGW returns a running Versity S3 Gateway over a directory. It is strict where the others are not (checksums of parts, access keys that it
+// does not know), and lists unfinished uploads by any prefix.
+func VersityGW(t testing.TB) *S3 {
+	t.Helper()
+	path := program(t, "versitygw", VersityGWVersion, "versitygw")
+	return get(t, &all, "versitygw", func(dir string) (*S3, *process, error) {
+		s := &S3{Name: "versitygw", AccessKey: "testaccess", SecretKey: "testsecret"}
+		port, err := freePorts(1)
+		if err != nil {
+			return nil, nil, err
+		}
+		iam, data := filepath.Join(dir, "iam"), filepath.Join(dir, "data")
+		if err := errors.Join(os.Mkdir(iam, 0o700), os.Mkdir(data, 0o700)); err != nil {
+			return nil, nil, err
+		}
+		addr := "127.0.0.1:" + strconv.Itoa(port[0])
+		s.Endpoint = "http://" + addr
+		// Without --keep-alive each answer would close its connection, without --iam-dir an unknown access key would be "not found".
+		p, err := start(dir, []string{"ROOT_ACCESS_KEY=" + s.AccessKey, "ROOT_SECRET_KEY=" + s.SecretKey},
+			path, "--port", addr, "--health", "/health", "--quiet", "--keep-alive", "--iam-dir", iam, "posix", data)
+		if err != nil {
+			return nil, nil, err
+		}
+		return s, p, p.ready(t.Context(), s.Endpoint+"/health")
 	})
 }
 

@@ -15,7 +15,7 @@ func TestVersions_AreThoseThatAreInstalled(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, line := range []string{
-		"minio=" + MinIOVersion, "seaweedfs=" + SeaweedFSVersion, "azurite=" + AzuriteVersion, "fakegcs=" + FakeGCSVersion,
+		"minio=" + MinIOVersion, "seaweedfs=" + SeaweedFSVersion, "versitygw=" + VersityGWVersion, "azurite=" + AzuriteVersion, "fakegcs=" + FakeGCSVersion,
 	} {
 		if !strings.Contains(string(script), "\n"+line+"\n") {
 			t.Errorf("scripts/tools.sh has no line %q", line)
@@ -25,7 +25,7 @@ func TestVersions_AreThoseThatAreInstalled(t *testing.T) {
 
 // TestServers_StartOnceAndStop: also that nothing listens any more once Stop returned.
 func TestServers_StartOnceAndStop(t *testing.T) {
-	servers := []*S3{MinIO(t), MinIOTLS(t), SeaweedFS(t)}
+	servers := []*S3{MinIO(t), MinIOTLS(t), SeaweedFS(t), VersityGW(t)}
 	for _, s := range servers {
 		if got := s.Objects(t, s.Bucket(t)); len(got) != 0 {
 			t.Errorf("%s: a new bucket holds %v", s.Name, got)
