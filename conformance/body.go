@@ -1,0 +1,85 @@
+package conformance
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"sync"
+
+	"github.com/tierkit/tierkit/backends"
+)
+
+// errSource is what the bodies of cases fail with.
+var errSource = errors.New("the source broke")
+
+// shown is an error with its code.
+func shown(err error) string {
+	if err == nil {
+		return "no error"
+	}
+	return fmt.Sprintf("%s (%v)", backends.CodeOf(err).Label(), err)
+}
+
+// difference tells where got is not want.
+func difference(got, want []byte) string {
+	n := min(len(got), len(want))
+	for i := range n {
+		if got[i] != want[i] {
+			return fmt.Sprintf("other bytes: %d came, %d were stored, the first difference is at %d", len(got), len(want), i)
+		}
+	}
+	if len(got) == len(want) {
+		return "the same bytes"
+	}
+	return fmt.Sprintf("%d bytes came, %d were stored", len(got), len(want))
+}
+
+// reader hides everything of a body but Read.
+type reader struct{ io.Reader }
+
+// plain is a body of these bytes that can only be read.
+func plain(data []byte) io.Reader { return reader{bytes.NewReader(data)} }
+
+// readerFunc is a body made of a function.
+type readerFunc func(p []byte) (int, error)
+
+func (f readerFunc) Read(p []byte) (int, error) { return f(p) }
+
+// guarded is a body that fails the case when it is used against the rules: closed, read by two at a time, or touched after over.
+type guarded struct {
+	t      T
+	r      io.Reader
+	mu     sync.Mutex
+	n      int64
+	isOver bool
+}
+
+func (g *guarded) Read(p []byte) (int, error) {
+	if !g.mu.TryLock() {
+		g.t.Errorf("the body is read by two at the same time")
+		return 0, io.EOF
+	}
+	defer g.mu.Unlock()
+	if g.isOver {
+		g.t.Errorf("the body is read after Put returned")
+		return 0, errSource
+	}
+	n, err := g.r.Read(p)
+	g.n += int64(n)
+	return n, err
+}
+
+// Close is there to be found by a driver that should not look.
+func (g *guarded) Close() error {
+	g.t.Errorf("the body was closed")
+	return nil
+}
+
+// over is called when Put returned. It reports how much was read.
+func (g *guarded) over() int64 {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.isOver = true
+	return g.n
+}

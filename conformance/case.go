@@ -1,0 +1,105 @@
+package conformance
+
+import (
+	"context"
+	"slices"
+
+	"github.com/tierkit/tierkit/backends"
+)
+
+// T is the part of testing.TB that cases use, so that they also run without go test.
+type T interface {
+	Helper()
+	Errorf(format string, args ...any)
+	Fatalf(format string, args ...any)
+	FailNow()
+	Failed() bool
+	Logf(format string, args ...any)
+	Cleanup(f func())
+	Context() context.Context
+	TempDir() string
+}
+
+// Level is what a case runs on.
+type Level int
+
+// The levels. Driver is a bare driver, Store a Store over it with a prefix and masking; Both runs a case twice.
+const (
+	Both Level = iota
+	Driver
+	Store
+)
+
+func (l Level) String() string { return [...]string{"both", "driver", "store"}[l] }
+
+// Facility is something that a Harness may lack.
+type Facility string
+
+// The facilities.
+const (
+	UsesDialect          Facility = "a Dialect"
+	UsesFactory          Facility = "a Factory with Settings"
+	UsesParts            Facility = "Knobs.PartBytes"
+	UsesEndpoint         Facility = "Knobs.Endpoint"
+	UsesWrongCredentials Facility = "Knobs.WrongCredentials"
+	UsesNoCredentials    Facility = "Knobs.NoCredentials"
+	UsesReadOnly         Facility = "Knobs.ReadOnly"
+	UsesMissingBucket    Facility = "Knobs.MissingBucket"
+	UsesCAFile           Facility = "Knobs.CAFile"
+	UsesTimeouts         Facility = "Knobs.Timeouts"
+	UsesMaxConns         Facility = "Knobs.MaxConns"
+	UsesAttempts         Facility = "Knobs.Attempts"
+)
+
+func (h *Harness) has(f Facility) bool {
+	k := h.Knobs
+	return map[Facility]bool{
+		UsesDialect: h.Dialect != nil, UsesFactory: h.Factory != nil && h.Settings != nil, UsesParts: k.PartBytes > 0, UsesEndpoint: k.Endpoint != nil,
+		UsesWrongCredentials: k.WrongCredentials != nil, UsesNoCredentials: k.NoCredentials != nil, UsesReadOnly: k.ReadOnly != nil,
+		UsesMissingBucket: k.MissingBucket != nil, UsesCAFile: k.CAFile != nil, UsesTimeouts: k.Timeouts != nil, UsesMaxConns: k.MaxConns != nil,
+		UsesAttempts: k.Attempts != nil,
+	}[f]
+}
+
+// Case is one requirement.
+type Case struct {
+	ID     string // "get/range-past-end-clipped"
+	Rule   string // the sentence of the contract that it enforces
+	Level  Level
+	Needs  func(backends.Properties) bool // nil: every driver
+	Uses   []Facility
+	Scale  Scale // Full: not in a Quick run
+	Serial bool  // it measures the process, or loads the machine: nothing runs beside it
+	Run    func(T, *Bench)
+}
+
+func (c *Case) levels() []Level {
+	if c.Level == Both {
+		return []Level{Driver, Store}
+	}
+	return []Level{c.Level}
+}
+
+// skips tells why the case does not run, "" if it does.
+func (c *Case) skips(h *Harness, p backends.Properties) string {
+	if c.Scale > h.Scale {
+		return "runs at the scale full"
+	}
+	if c.Needs != nil && !c.Needs(p) {
+		return "the driver's properties exclude it"
+	}
+	for _, f := range c.Uses {
+		if !h.has(f) {
+			return "the harness has no " + string(f)
+		}
+	}
+	return ""
+}
+
+// Cases returns every case, in a fixed order.
+func Cases() []Case {
+	return slices.Concat(putCases(), getCases())
+}
+
+// What many cases need.
+func overHTTP(p backends.Properties) bool { return p.HTTP }

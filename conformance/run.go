@@ -1,0 +1,249 @@
+package conformance
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/binary"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"runtime/pprof"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/tierkit/tierkit/backends"
+)
+
+// parallel is how many runs Report has at a time at the scale quick: they wait for a network.
+const parallel = 4
+
+// sweepWithin bounds what happens after a case: it goes on when the caller's context has ended.
+const sweepWithin = 60 * time.Second
+
+// runner is one run of the suite.
+type runner struct {
+	h     Harness
+	props backends.Properties
+	id    string // of the run: the first part of its namespaces
+	count atomic.Int64
+	now   func() time.Time
+}
+
+// job is a case at one level.
+type job struct {
+	c Case
+	l Level
+}
+
+func (j job) name() string { return j.c.ID + "/" + j.l.String() }
+
+// prepare opens a driver once to learn its properties.
+func prepare(ctx context.Context, h Harness) (*runner, error) {
+	h, err := h.complete()
+	if err != nil {
+		return nil, err
+	}
+	var random [12]byte
+	if _, err := rand.Read(random[:]); err != nil {
+		return nil, err
+	}
+	for h.Seed == 0 {
+		h.Seed = binary.LittleEndian.Uint64(random[4:]) >> 16 // short enough to be typed
+		if h.Seed == 0 {
+			random[11]++
+		}
+	}
+	r := &runner{h: h, id: "tk-" + hex.EncodeToString(random[:4]), now: time.Now} //nolint:forbidigo // the one place where the suite takes a clock
+	b := r.bench(ctx, job{}, nil)
+	d, err := h.Open(ctx, b.open(ClientOptions{}))
+	if err != nil {
+		return nil, fmt.Errorf("open the driver: %w", err)
+	}
+	r.props = d.Properties()
+	return r, d.Close()
+}
+
+// jobs returns what is to be run, in order: first what runs one at a time.
+func (r *runner) jobs() []job {
+	var alone, together []job
+	for _, c := range Cases() {
+		for _, l := range c.levels() {
+			j := job{c, l}
+			switch {
+			case r.h.Only != nil && !r.h.Only.MatchString(j.name()):
+			case r.alone(j):
+				alone = append(alone, j)
+			default:
+				together = append(together, j)
+			}
+		}
+	}
+	return append(alone, together...)
+}
+
+func (r *runner) alone(j job) bool { return j.c.Serial || r.h.Scale == Full }
+
+// Run runs the suite under go test, each run of a case as a subtest ID/driver or ID/store.
+func Run(t *testing.T, h Harness) {
+	t.Helper()
+	r, err := prepare(t.Context(), h)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Logf("driver %s, seed %d, namespaces %s-*", r.props.Name, r.h.Seed, r.id)
+	var before *process
+	for _, j := range r.jobs() {
+		if before == nil && !r.alone(j) {
+			p := r.h.process()
+			before = &p
+		}
+		t.Run(j.name(), func(t *testing.T) {
+			if !r.alone(j) {
+				t.Parallel()
+			}
+			switch res := r.run(t.Context(), j); res.Outcome {
+			case Pass:
+			case Fail:
+				t.Error("\n" + res.String())
+			case Skip, Deviates:
+				t.Skip(string(res.Outcome) + ": " + res.Why) //nolint:forbidigo // the suite's own kind of skip: by properties, which props/truth checks
+			}
+		})
+	}
+	t.Cleanup(func() { // behind the parallel ones
+		if before == nil {
+			return
+		}
+		for _, text := range r.h.changes(context.WithoutCancel(t.Context()), *before) {
+			t.Errorf("after the cases that ran in parallel: %s", text)
+		}
+	})
+}
+
+// Report runs the suite without go test and hands each result to sink, one at a time. The error says that the suite could not run, or
+// that ctx ended it; failed cases are results. When ctx ends, the runs on their way clean up their namespaces before Report returns.
+func Report(ctx context.Context, h Harness, sink func(Result)) error {
+	r, err := prepare(ctx, h)
+	if err != nil {
+		return err
+	}
+	jobs := r.jobs()
+	n := 0
+	for n < len(jobs) && r.alone(jobs[n]) {
+		n++
+	}
+	for _, j := range jobs[:n] {
+		if ctx.Err() == nil {
+			sink(r.run(ctx, j))
+		}
+	}
+	var mu sync.Mutex
+	var g errgroup.Group
+	g.SetLimit(parallel)
+	before := r.h.process()
+	for _, j := range jobs[n:] {
+		g.Go(func() error {
+			if ctx.Err() != nil {
+				return nil
+			}
+			res := r.run(ctx, j)
+			mu.Lock()
+			defer mu.Unlock()
+			sink(res)
+			return nil
+		})
+	}
+	_ = g.Wait() // the functions return none
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	if texts := r.h.changes(ctx, before); len(texts) > 0 {
+		return errors.New("after the cases that ran in parallel: " + strings.Join(texts, "; "))
+	}
+	return nil
+}
+
+// run runs one case at one level and looks for what it left.
+func (r *runner) run(ctx context.Context, j job) Result {
+	began := r.now()
+	res := Result{Case: j.c.ID, Level: j.l, Rule: j.c.Rule, Seed: r.h.Seed, Outcome: Pass}
+	if res.Why = j.c.skips(&r.h, r.props); res.Why != "" {
+		res.Outcome = Skip
+		return res
+	}
+	label := fmt.Sprintf("%s/%d", r.id, r.count.Add(1))
+	before := r.h.process()
+	pprof.Do(ctx, pprof.Labels(labelKey, label), func(ctx context.Context) {
+		r.inside(ctx, j, label, &res)
+	})
+	if r.alone(j) {
+		res.Detail = append(res.Detail, r.h.changes(context.WithoutCancel(ctx), before)...)
+	}
+	if len(res.Detail) > 0 {
+		res.Outcome = Fail
+	}
+	r.deviate(&res)
+	if ctx.Err() != nil && res.Outcome == Fail {
+		res.Log = append(res.Log, "the run was cancelled meanwhile")
+	}
+	res.Took = r.now().Sub(began)
+	return res
+}
+
+// inside is the case, its clean-ups, and the looks that belong to its label.
+func (r *runner) inside(ctx context.Context, j job, label string, res *Result) {
+	t := newCaseT(ctx)
+	b := r.bench(t.ctx, j, t)
+	r.attempt(t, label, "the case", r.h.Limits.CaseTimeout, func() { j.c.Run(t, b) })
+	r.attempt(t, label, "the closing of the clients", sweepWithin, func() { t.cleanUp(); b.release() })
+	after, cancel := context.WithTimeout(context.WithoutCancel(ctx), sweepWithin)
+	defer cancel()
+	r.attempt(t, label, "the look at what is left", 2*sweepWithin, func() { b.sweep(after) })
+	res.Detail, res.Log = t.end()
+	res.Wire = b.wire.log(0)
+	for _, stack := range settles(after, grace, func() []string { return goroutines(label) }) {
+		res.Detail = append(res.Detail, "goroutines are left:\n"+stack)
+	}
+}
+
+// attempt runs f, and makes it a failure when that does not end in time.
+func (r *runner) attempt(t *caseT, label, what string, within time.Duration, f func()) {
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		t.guard(f)
+	}()
+	timer := time.NewTimer(within)
+	defer timer.Stop()
+	select {
+	case <-done:
+	case <-timer.C:
+		t.Errorf("%s did not end within %s; the goroutines:\n%s", what, within, strings.Join(goroutines(label), "\n\n"))
+		t.cancel()
+	}
+}
+
+// deviate applies the list of known failures, both ways.
+func (r *runner) deviate(res *Result) {
+	for _, d := range r.h.Deviations {
+		if d.Case != res.Case && d.Case != res.Name() {
+			continue
+		}
+		res.Why = d.Reason
+		if d.Issue != "" {
+			res.Why += " (" + d.Issue + ")"
+		}
+		if res.Outcome == Fail {
+			res.Outcome = Deviates
+			return
+		}
+		res.Outcome = Fail
+		res.Detail = append(res.Detail, "the case passes, but is listed as a deviation: take it off the list")
+		return
+	}
+}

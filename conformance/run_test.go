@@ -1,0 +1,168 @@
+package conformance
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/iotest"
+	"time"
+
+	"github.com/tierkit/tierkit/backends"
+	"github.com/tierkit/tierkit/backends/mem"
+)
+
+// space opens drivers over one space, whatever the namespace.
+func space() Harness {
+	s := new(mem.Space)
+	return Harness{Seed: 7, Shared: true, Open: func(context.Context, OpenOptions) (backends.Driver, error) {
+		return s.Client(mem.Options{}), nil
+	}}
+}
+
+// runs runs f as a case that runs alone.
+func runs(t *testing.T, h Harness, f func(T, *Bench)) Result {
+	t.Helper()
+	r, err := prepare(t.Context(), h)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r.run(t.Context(), job{Case{ID: "get/whole", Rule: "The rule.", Serial: true, Run: f}, Driver})
+}
+
+func TestRun_SeesWhatACaseLeaves(t *testing.T) {
+	stop := make(chan struct{})
+	dir := t.TempDir()
+	var file *os.File
+	for name, tc := range map[string]struct {
+		f    func(T, *Bench)
+		want string // in the result; "" passes
+	}{
+		"nothing":           {func(_ T, b *Bench) { b.Client().Write("k", nil) }, ""},
+		"an error":          {func(t T, _ *Bench) { t.Errorf("it is %d", 5) }, "run_test.go:"},
+		"the end":           {func(t T, _ *Bench) { t.FailNow() }, "gave up"},
+		"a panic":           {func(T, *Bench) { panic("boom") }, "panic: boom"},
+		"a failed clean-up": {func(t T, _ *Bench) { t.Cleanup(func() { t.Fatalf("not clean") }) }, "not clean"},
+		"an object": {func(t T, b *Bench) {
+			d := b.Client().Driver()
+			_, _ = d.Put(t.Context(), "stranger", strings.NewReader(""), backends.PutOptions{})
+		}, `nobody stored: "stranger"`},
+		"a goroutine":  {func(T, *Bench) { go func() { <-stop }() }, "goroutines are left"},
+		"a descriptor": {func(T, *Bench) { file, _ = os.Open("run_test.go") }, "descriptor is still open: "},
+		"a temp file":  {func(T, *Bench) { _ = os.WriteFile(filepath.Join(dir, "left"), nil, 0o600) }, "temp file is left: left"},
+	} {
+		h := space()
+		h.TempDir = dir
+		res := runs(t, h, tc.f)
+		if (res.Outcome == Fail) != (tc.want != "") || !strings.Contains(res.String(), tc.want) {
+			t.Errorf("%s: %s\nwant %q", name, res, tc.want)
+		}
+		if res.Outcome == Fail && (!strings.Contains(res.String(), "the rule: The rule.") || !strings.Contains(res.String(), "^get/whole/driver$ with seed 7")) {
+			t.Errorf("%s: the result does not tell the rule and how to run it again: %s", name, res)
+		}
+	}
+	close(stop)
+	_ = file.Close()
+}
+
+func TestRun_EndsACaseThatHangs(t *testing.T) {
+	h := space()
+	h.Limits.CaseTimeout = 50 * time.Millisecond
+	res := runs(t, h, func(t T, _ *Bench) { <-t.Context().Done() })
+	if res.Outcome != Fail || !strings.Contains(res.String(), "did not end within 50ms") || !strings.Contains(res.String(), "run_test.go") {
+		t.Errorf("%s", res)
+	}
+}
+
+// lister claims that an upload is pending.
+type lister struct {
+	backends.Driver
+}
+
+func (lister) ListUploads(context.Context, string) ([]backends.Upload, error) {
+	return []backends.Upload{{Key: "k", ID: "u1"}}, nil
+}
+func (lister) AbortUpload(context.Context, backends.Upload) error { return nil }
+
+type rawText string
+
+func (r rawText) Leftovers(_ context.Context, ns string, keys []string) ([]string, error) {
+	return []string{fmt.Sprintf("%s %t %q", string(r), strings.HasPrefix(ns, "tk-"), keys)}, nil
+}
+
+func TestRun_LooksForPendingUploads(t *testing.T) {
+	h := space()
+	inner := h.Open
+	h.Open = func(ctx context.Context, o OpenOptions) (backends.Driver, error) {
+		d, err := inner(ctx, o)
+		return lister{d}, err
+	}
+	if res := runs(t, h, func(T, *Bench) {}); !strings.Contains(res.String(), "a pending upload is left: {Key:k ID:u1") {
+		t.Errorf("%s", res)
+	}
+	h = space()
+	h.Raw = rawText("a block")
+	res := runs(t, h, func(t T, b *Bench) {
+		_, _ = b.Client().Put(t.Context(), "bad", iotest.ErrReader(io.ErrClosedPipe), backends.PutOptions{Size: 1})
+		b.Client().Write("good", nil)
+	})
+	if text := res.String(); !strings.Contains(text, "left under the driver: a block true [\"tk-") || !strings.Contains(text, "/bad\"]") {
+		t.Errorf("%s", text)
+	}
+}
+
+func TestRun_DeviationsAreStrict(t *testing.T) {
+	h := space()
+	h.Deviations = []Deviation{{Case: "get/whole/driver", Reason: "of a lie", Issue: "issue 1"}}
+	if res := runs(t, h, func(t T, _ *Bench) { t.Errorf("no") }); res.Outcome != Deviates || res.Why != "of a lie (issue 1)" {
+		t.Errorf("%s", res)
+	}
+	if res := runs(t, h, func(T, *Bench) {}); res.Outcome != Fail || !strings.Contains(res.String(), "take it off the list") {
+		t.Errorf("%s", res)
+	}
+	for _, bad := range []Deviation{{Case: "get/nonsense", Reason: "x"}, {Case: "get/whole"}} {
+		h.Deviations = []Deviation{bad}
+		if _, err := prepare(t.Context(), h); err == nil {
+			t.Errorf("%+v is accepted", bad)
+		}
+	}
+}
+
+func TestReport_CleansUpWhenItIsCancelled(t *testing.T) {
+	s := new(mem.Space)
+	ctx, cancel := context.WithCancelCause(t.Context())
+	cause := errors.New("enough")
+	var opened atomic.Int64
+	n := 0
+	err := Report(ctx, Harness{Shared: true, Open: func(context.Context, OpenOptions) (backends.Driver, error) {
+		if opened.Add(1) == 30 {
+			cancel(cause)
+		}
+		return s.Client(mem.Options{}), nil
+	}}, func(Result) { n++ })
+	if !errors.Is(err, cause) || n == 0 || n >= len(Cases()) {
+		t.Errorf("got %v after %d results", err, n)
+	}
+	page, err := s.Client(mem.Options{}).List(t.Context(), backends.ListOptions{})
+	if err != nil || len(page.Infos) > 0 {
+		t.Errorf("left: %v, %v", page.Infos, err)
+	}
+}
+
+func TestReport_SameSeedSameBytes(t *testing.T) {
+	var sums [2][]byte
+	for i := range sums {
+		res := runs(t, space(), func(_ T, b *Bench) { sums[i] = append(b.Bytes(100), byte(b.IntN(256))) })
+		if res.Outcome != Pass {
+			t.Fatal(res)
+		}
+	}
+	if string(sums[0]) != string(sums[1]) {
+		t.Error("the same seed gives other bytes")
+	}
+}
