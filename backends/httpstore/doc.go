@@ -1,5 +1,9 @@
-// Package httpstore holds what drivers over HTTP have in common beside their SDKs: the life of a call, the body of a Get, ranges, and what
-// errors of the network mean. A driver of another vendor may use it too.
+// Package httpstore holds what drivers over HTTP have in common beside their SDKs: the connections, the life of a call, the body of a Get,
+// ranges, and what errors of the network mean. A driver of another vendor may use it too.
+//
+// # Connections
+//
+// NewPool makes the transport that every driver of ours has. Transport goes around it: it counts attempts and marks errors of the network.
 //
 // # Calls
 //

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/tierkit/tierkit/backends"
 	"github.com/tierkit/tierkit/cli"
 	"github.com/tierkit/tierkit/internal/golden"
 	"github.com/tierkit/tierkit/internal/testbed"
@@ -18,9 +19,11 @@ import (
 // command runs one command line and returns its standard output, an object a line; of a failure, what it said.
 func command(t *testing.T, wantCode int, args ...string) []map[string]any {
 	t.Helper()
-	reg, err := drivers()
-	if err != nil {
-		t.Fatal(err)
+	reg := new(backends.Registry)
+	for _, f := range drivers() {
+		if err := reg.Register(f); err != nil {
+			t.Fatal(err)
+		}
 	}
 	var out, errs bytes.Buffer
 	if code := cli.Run(t.Context(), args, reg, cli.Stdio{In: strings.NewReader(""), Out: &out, Err: &errs, LookupEnv: os.LookupEnv}); code != wantCode {
