@@ -6,13 +6,10 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
-	"math/rand/v2"
-	"net"
 	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strconv"
 	"sync"
 	"testing"
 	"time"
@@ -46,32 +43,6 @@ func program(t testing.TB, set, version, name string) string {
 		need.Missing(t, set, "run scripts/tools.sh "+set)
 	}
 	return path
-}
-
-// Servers get ports below those that systems give to outgoing connections (Linux from 32768, macOS from 49152): a port of that range that is free now may
-// be some connection's own before a slow server binds it, and the server then ends, perhaps long after it said that it was ready.
-const (
-	lowestPort  = 20_000
-	highestPort = 32_000
-)
-
-// freePorts returns ports that nobody listens on just now.
-func freePorts(n int) ([]int, error) {
-	var ports []int
-	for tries := 0; len(ports) < n; tries++ {
-		port := lowestPort + rand.IntN(highestPort-lowestPort)
-		var lc net.ListenConfig
-		l, err := lc.Listen(context.Background(), "tcp", "127.0.0.1:"+strconv.Itoa(port))
-		if err != nil {
-			if tries > 100*n {
-				return nil, err
-			}
-			continue
-		}
-		defer l.Close() // held until all are found, so that none comes twice
-		ports = append(ports, port)
-	}
-	return ports, nil
 }
 
 // start runs a program in a fresh directory until stop.
