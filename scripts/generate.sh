@@ -13,6 +13,7 @@ state() {
 if [ "${1:-}" != --check ]; then
 	go generate ./...
 	go mod tidy
+	(cd examples/driver-acme && go mod tidy)
 	gofmt -l -w $(git ls-files '*.go')
 	exit
 fi
@@ -27,6 +28,7 @@ if [ "$before" != "$after" ]; then
 fi
 # Not that of tools/: tidy would fetch what the tests of every linter need, and building them says if a sum is missing.
 go mod tidy -diff
+(cd examples/driver-acme && go mod tidy -diff)
 unformatted=$(git ls-files -z '*.go' | xargs -0 gofmt -l)
 if [ -n "$unformatted" ]; then
 	printf 'not formatted, run make generate:\n%s\n' "$unformatted" >&2

@@ -22,7 +22,10 @@ stage_tools() {
 }
 
 stage_lint() {
-	"$(scripts/tools.sh)/golangci-lint" run --color never ./...
+	local lint
+	lint=$(scripts/tools.sh)/golangci-lint
+	"$lint" run --color never ./...
+	(cd examples/driver-acme && "$lint" run --color never ./...)
 }
 
 stage_generated() {
@@ -45,8 +48,10 @@ stage_unit() {
 	go list ./... | grep -v '/tierkit/test/' | xargs go test -race -shuffle=on -count=1 -timeout 20m
 }
 
-# conformance runs the conformance suite on each of our drivers, against real servers.
+# conformance runs the conformance suite on each of our drivers, against real servers, and on the example of a vendor's, which is a module of its own.
 stage_conformance() {
+	go test -count=1 ./test/example
+	(cd examples/driver-acme && go test -race -count=1 -timeout 20m ./...)
 	[ ! -d test/drivers ] || go test -race -count=1 -timeout 20m ./test/drivers/...
 }
 

@@ -1,0 +1,53 @@
+package acme_test
+
+import (
+	"fmt"
+	"net/http"
+	"strings"
+
+	"github.com/tierkit/tierkit/conformance/fault"
+)
+
+// dialect tells the suite what each request is for, and what the store's errors look like. With it the suite runs the matrix of faults.
+type dialect struct{}
+
+var _ fault.Dialect = dialect{}
+
+// Step implements fault.Dialect. A request that it does not know fails the run.
+func (dialect) Step(r *http.Request) string {
+	if r.URL.Path == "/v1/token" {
+		return fault.Token
+	}
+	what := r.URL.Path[strings.Index(r.URL.Path, "/segments/")+len("/segments/"):]
+	return map[string]string{
+		"PUT object": fault.Put, "GET object": fault.Get, "HEAD object": fault.Stat, "DELETE object": fault.Delete,
+		"GET list": fault.List, "POST delete": fault.Bulk,
+		"PUT upload": fault.MPUBegin, "PUT upload/part": fault.MPUPart, "POST upload/commit": fault.MPUCommit, "DELETE upload": fault.MPUAbort, "GET uploads": fault.MPUList,
+	}[r.Method+" "+what]
+}
+
+// Error implements fault.Dialect. Nil: this store has no such answer.
+func (dialect) Error(step string, kind fault.ErrorKind) *http.Response {
+	e, ok := map[fault.ErrorKind]struct {
+		status int
+		code   string
+	}{
+		fault.Internal: {500, "internal"}, fault.BadGateway: {502, ""}, fault.Unavailable: {503, "unavailable"}, fault.GatewayTimeout: {504, ""},
+		fault.TooManyRequests: {429, "slow_down"}, fault.SlowDown: {503, "slow_down"}, fault.BadRequest: {400, "bad_request"},
+		fault.Unauthenticated: {401, "bad_credentials"}, fault.ExpiredToken: {401, "token_expired"}, fault.Denied: {403, "denied"},
+		fault.NotFound: {404, "no_such_object"}, fault.NoBucket: {404, "no_such_bucket"}, fault.NoUpload: {404, "no_such_upload"},
+		fault.Precondition: {412, "exists"}, fault.InvalidRange: {416, "bad_range"}, fault.BadChecksum: {400, "checksum_mismatch"},
+		fault.Quota: {507, "quota_exceeded"},
+	}[kind]
+	if !ok {
+		return nil
+	}
+	if e.code == "exists" && step == fault.Get {
+		e.code = "changed"
+	}
+	if e.code == "" { // a proxy before the store
+		return fault.NewResponse(e.status, "")
+	}
+	body := fmt.Sprintf(`{"error":{"code":%q,"message":"Something happened."}}`, e.code)
+	return fault.NewResponse(e.status, body, "Content-Type", "application/json", "Acme-Error", e.code, "Acme-Request-Id", "acme-forged")
+}
