@@ -89,6 +89,7 @@ func (e *Entry[V]) free() {
 		e.Memory.Return(e.Buffer)
 	}
 	e.Memory.Release()
+	*e = Entry[V]{} // a handle that somebody still has must not keep in memory what is no longer charged
 }
 
 // Cache is a cache of V by K. It is safe for concurrent use. Make it with New and close it.
@@ -99,7 +100,8 @@ type Cache[K comparable, V any] struct {
 
 	mu     sync.Mutex
 	items  map[K]*item[K, V]
-	idle   list[K, V] // items without pins, the one used last first
+	idle   list[K, V] // items that neither a pin nor a handle keeps, the one used last first
+	kept   list[K, V] // items without pins that a handle keeps, in the same order
 	loads  map[*loading[K]]struct{}
 	weight int64 // of items
 	pinned int64 // of that: with pins
@@ -113,10 +115,11 @@ type item[K comparable, V any] struct {
 	entry      Entry[V]
 	weight     int64
 	pins       int
+	keeps      int  // handles that keep it
 	gone       bool // no longer in items: freed with the last pin
 	loaded     time.Time
-	used       time.Time // when the last pin ended
-	prev, next *item[K, V]
+	used       time.Time   // when the last pin ended
+	prev, next *item[K, V] // in idle or kept, when it has no pin
 }
 
 // loading is a load that runs. Guarded by Cache.mu.
@@ -156,6 +159,7 @@ func New[K comparable, V any](opts Options) *Cache[K, V] {
 	}
 	c := &Cache[K, V]{opts: opts, items: make(map[K]*item[K, V]), loads: make(map[*loading[K]]struct{})}
 	c.idle.init()
+	c.kept.init()
 	c.flight = flight.New[K](flight.Options[*item[K, V]]{Share: c.share})
 	c.unregister = opts.Budget.Reclaimer(c.reclaim)
 	return c

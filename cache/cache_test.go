@@ -444,6 +444,51 @@ func BenchmarkGet_MissWithReuse(b *testing.B) {
 	}
 }
 
+func TestHandle_KeepHoldsOffEvictionAndGivesWayToWhoWaits(t *testing.T) {
+	b := budget(t, 8)
+	now := time.Unix(0, 0)
+	c := newCache(t, Options{Budget: b, MaxBytes: page, ExpireAfterAccess: time.Minute, Now: func() time.Time { return now }})
+	h := get(t, c, b, 1, 1)
+	h.Keep()
+	h.Keep()
+	get(t, c, b, 2, 1).Release() // above MaxBytes: 2 goes, not 1
+	now = now.Add(time.Hour)
+	get(t, c, b, 3, 1).Release()
+	if s := c.Stats(); s.Entries != 1 || s.PinnedBytes != 0 {
+		t.Errorf("%+v, want the one entry that is kept, without a pin", s)
+	}
+	if !h.Pin() {
+		t.Fatal("an entry that is kept has left")
+	}
+	check(t, h, 1)
+	h.Keep()
+	r, err := b.Reserve(t.Context(), membudget.Fetch, b.Ceiling(membudget.Fetch)) // waits for ever if what is kept were not given back
+	if err != nil {
+		t.Fatal(err)
+	}
+	if h.Pin() {
+		t.Error("an entry that was reclaimed was pinned")
+	}
+	r.Release()
+	h.Release()
+	h.Release()
+
+	h = get(t, c, b, 4, 1)
+	h.Keep()
+	h.Release()
+	get(t, c, b, 5, 1).Release()
+	if c.Peek(4) != nil {
+		t.Error("an entry is kept after the release")
+	}
+	h = get(t, c, b, 6, 1)
+	h.Keep()
+	c.Delete(6)
+	if h.Pin() {
+		t.Error("a deleted entry was pinned")
+	}
+	h.Release()
+}
+
 func TestHandle_PinAgainOnlyWhileTheEntryIsThere(t *testing.T) {
 	b := budget(t, 8)
 	c := newCache(t, Options{Budget: b, MaxBytes: 8 * page})

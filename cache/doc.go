@@ -12,7 +12,8 @@
 //
 // A [Handle] pins its entry: until it is released the entry is neither evicted nor is its buffer used again, whatever the ceiling says or who waits. A
 // load hands its value over pinned once for each caller that waits for it, so that no eviction comes between the load and the read. A pin must be
-// short: one Read, never a Write to somebody else's connection, because pinned bytes cannot be given back.
+// short: one Read, never a Write to somebody else's connection, because pinned bytes cannot be given back. Who comes back later keeps the entry instead
+// ([Handle.Keep]): that holds off eviction, and gives way to whoever waits for memory.
 //
 // # Policy
 //

@@ -1,6 +1,6 @@
 package cache
 
-// list is the items without pins, the one used last first. It is linked through the items, so that pinning and unpinning allocate nothing.
+// list is items without pins, the one used last first. It is linked through the items, so that pinning and unpinning allocate nothing.
 type list[K comparable, V any] struct {
 	root item[K, V] // root.next is the first, root.prev the last
 }

@@ -24,13 +24,14 @@ type model struct {
 	expire  time.Duration
 	now     time.Time
 	entries map[int]*modelEntry
-	order   []*modelEntry // without pins, unused for longest first
+	order   []*modelEntry // without pins and not kept, unused for longest first
+	kept    []*modelEntry // without pins, kept, in the same order
 	gone    []*modelEntry // left the cache, pins hold them
 }
 
 type modelEntry struct {
-	key, pages, pins int
-	used             time.Time
+	key, pages, pins, keeps int
+	used                    time.Time
 }
 
 func (m *model) weight() (n int64) {
@@ -50,7 +51,7 @@ func (m *model) lingering() (n int64) {
 // find returns the entry of key unless it has expired, which removes it.
 func (m *model) find(key int) *modelEntry {
 	e := m.entries[key]
-	if e != nil && e.pins == 0 && m.now.Sub(e.used) >= m.expire {
+	if e != nil && e.pins == 0 && e.keeps == 0 && m.now.Sub(e.used) >= m.expire {
 		m.remove(e)
 		return nil
 	}
@@ -59,15 +60,45 @@ func (m *model) find(key int) *modelEntry {
 
 func (m *model) remove(e *modelEntry) {
 	delete(m.entries, e.key)
-	m.order = slices.DeleteFunc(m.order, func(x *modelEntry) bool { return x == e })
+	m.unlist(e)
 	if e.pins > 0 {
 		m.gone = append(m.gone, e)
 	}
 }
 
+func (m *model) unlist(e *modelEntry) {
+	is := func(x *modelEntry) bool { return x == e }
+	m.order, m.kept = slices.DeleteFunc(m.order, is), slices.DeleteFunc(m.kept, is)
+}
+
 func (m *model) pin(e *modelEntry) {
 	e.pins++
-	m.order = slices.DeleteFunc(m.order, func(x *modelEntry) bool { return x == e })
+	m.unlist(e)
+}
+
+// keep ends a pin as Handle.Keep does, which does not look at the clock.
+func (m *model) keep(e *modelEntry) {
+	e.keeps++
+	if e.pins--; e.pins > 0 {
+		return
+	}
+	if i := slices.Index(m.gone, e); i >= 0 {
+		m.gone = slices.Delete(m.gone, i, i+1)
+		return
+	}
+	m.kept = append(m.kept, e)
+	m.fit()
+}
+
+// letGo ends a keep.
+func (m *model) letGo(e *modelEntry) {
+	if e.keeps--; e.keeps > 0 || !slices.Contains(m.kept, e) {
+		return
+	}
+	m.unlist(e)
+	e.used = m.now
+	m.order = append(m.order, e)
+	m.fit()
 }
 
 // unpin ends a pin. Whatever has expired goes at the same time, also when e itself stays pinned or has left the cache.
@@ -81,7 +112,11 @@ func (m *model) unpin(e *modelEntry) {
 		return
 	}
 	e.used = m.now
-	m.order = append(m.order, e)
+	if e.keeps > 0 {
+		m.kept = append(m.kept, e)
+	} else {
+		m.order = append(m.order, e)
+	}
 	m.fit()
 }
 
@@ -98,9 +133,10 @@ func (m *model) fit() {
 }
 
 func (m *model) reclaim(want int64) (freed int64) {
-	for freed < want && len(m.order) > 0 {
-		freed += int64(m.order[0].pages) * page
-		m.remove(m.order[0])
+	for freed < want && len(m.order)+len(m.kept) > 0 {
+		e := append(slices.Clone(m.order), m.kept...)[0]
+		freed += int64(e.pages) * page
+		m.remove(e)
 	}
 	return freed
 }
@@ -125,7 +161,7 @@ func TestCache_MatchesModel(t *testing.T) {
 		}
 		c := New[int, []byte](Options{Budget: b, MaxBytes: m.max, MaxEntries: m.most, ExpireAfterAccess: m.expire, Now: func() time.Time { return m.now }})
 		defer c.Close()
-		var pins []modelPin
+		var pins, keeps []modelPin
 		key := rapid.IntRange(0, 7)
 		boom := errors.New("boom")
 		load := func(k int, missed *bool, fail bool) func(context.Context) (Entry[[]byte], error) {
@@ -197,6 +233,43 @@ func TestCache_MatchesModel(t *testing.T) {
 				m.unpin(pins[i].e)
 				pins = slices.Delete(pins, i, i+1)
 			},
+			"keep": func(t *rapid.T) {
+				if len(pins) == 0 {
+					t.Skip("no pin")
+				}
+				i := rapid.IntRange(0, len(pins)-1).Draw(t, "pin")
+				pins[i].h.Keep()
+				m.keep(pins[i].e)
+				keeps = append(keeps, pins[i])
+				pins = slices.Delete(pins, i, i+1)
+			},
+			"pin and keep again": func(t *rapid.T) {
+				if len(keeps) == 0 {
+					t.Skip("nothing is kept")
+				}
+				k := rapid.SampledFrom(keeps).Draw(t, "kept")
+				there := m.entries[k.e.key] == k.e
+				if got := k.h.Pin(); got != there {
+					t.Fatalf("pin %d: %v, in the model %v", k.e.key, got, there)
+				}
+				if !there {
+					return
+				}
+				check2(t, k.h, k.e.key)
+				m.pin(k.e)
+				k.h.Keep()
+				k.e.keeps--
+				m.keep(k.e)
+			},
+			"let go": func(t *rapid.T) {
+				if len(keeps) == 0 {
+					t.Skip("nothing is kept")
+				}
+				i := rapid.IntRange(0, len(keeps)-1).Draw(t, "kept")
+				keeps[i].h.Release()
+				m.letGo(keeps[i].e)
+				keeps = slices.Delete(keeps, i, i+1)
+			},
 			"delete": func(t *rapid.T) {
 				k := key.Draw(t, "key")
 				c.Delete(k)
@@ -229,7 +302,11 @@ func TestCache_MatchesModel(t *testing.T) {
 				if got := b.Stats().FetchBytes; got != s.Bytes+s.LingeringBytes {
 					t.Fatalf("the budget is charged %d, the cache holds %d", got, s.Bytes+s.LingeringBytes)
 				}
-				if s.Bytes > max(m.max, s.PinnedBytes) {
+				held := s.PinnedBytes
+				for _, e := range m.kept {
+					held += int64(e.pages) * page
+				}
+				if s.Bytes > max(m.max, held) {
 					t.Fatalf("got %+v, above the ceiling %d by more than pins", s, m.max)
 				}
 				for _, p := range pins {
@@ -237,7 +314,7 @@ func TestCache_MatchesModel(t *testing.T) {
 				}
 			},
 		})
-		for _, p := range pins {
+		for _, p := range append(pins, keeps...) {
 			p.h.Release()
 		}
 		c.Close()

@@ -10,7 +10,8 @@ type Handle[K comparable, V any] struct {
 	cache    *Cache[K, V]
 	item     *item[K, V]
 	released atomic.Bool
-	again    bool // pinned by Pin
+	again    bool        // pinned by Pin
+	keeps    atomic.Bool // Keep was called
 }
 
 func newHandle[K comparable, V any](c *Cache[K, V], it *item[K, V]) *Handle[K, V] {
@@ -23,19 +24,38 @@ func (h *Handle[K, V]) Value() V { return h.item.entry.Value }
 // Weight returns the bytes that the value is charged.
 func (h *Handle[K, V]) Weight() int64 { return h.item.weight }
 
-// Release ends the pin. It may be called several times.
+// Release ends the pin, and what Keep began. It may be called several times.
 func (h *Handle[K, V]) Release() {
-	if !h.released.CompareAndSwap(false, true) {
-		return
+	pinned := h.released.CompareAndSwap(false, true)
+	if h.keeps.CompareAndSwap(true, false) {
+		h.cache.letGo(h.item)
 	}
-	if h.again {
+	switch {
+	case !pinned:
+	case h.again:
 		h.cache.unpinAgain(h.item)
-		return
+	default:
+		h.cache.unpin(h.item)
 	}
-	h.cache.unpin(h.item)
 }
 
-// Pin pins the value again after Release, if the entry has not left the cache meanwhile; else the value must not be used any more. It is what a reader
+// Keep ends the pin, but keeps the entry from eviction and from expiry after access until Release. Whoever waits for memory still takes it, as
+// Delete does, and then Pin says so. It is for who comes back later and would rather not load again, but must not hold bytes
+// meanwhile that nobody could take.
+func (h *Handle[K, V]) Keep() {
+	if h.released.Load() {
+		return
+	}
+	if h.keeps.CompareAndSwap(false, true) {
+		h.cache.mu.Lock()
+		h.item.keeps++
+		h.cache.mu.Unlock()
+	}
+	h.released.Store(true)
+	h.cache.unpinAgain(h.item)
+}
+
+// Pin pins the value again after Release or Keep, if the entry has not left the cache meanwhile; else the value must not be used any more. It is what a reader
 // does that comes back for the next piece of the same value: it costs no lookup. It is not a hit in the statistics. Whoever uses a handle again does so
 // from one goroutine.
 func (h *Handle[K, V]) Pin() bool {
@@ -78,7 +98,7 @@ func (c *Cache[K, V]) expired(it *item[K, V], now time.Time) bool {
 		return true
 	}
 	d := c.opts.ExpireAfterAccess
-	return d > 0 && it.pins == 0 && now.Sub(it.used) >= d
+	return d > 0 && it.pins == 0 && it.keeps == 0 && now.Sub(it.used) >= d
 }
 
 // unpin ends one pin. With the last one the entry can be evicted, and the budget is told so.
@@ -108,7 +128,7 @@ func (c *Cache[K, V]) dropPin(it *item[K, V], old []departed[K, V]) {
 		free = true
 	default:
 		c.pinned -= it.weight
-		c.idle.pushFront(it)
+		c.rest(it)
 		left = c.overweight(nil)
 	}
 	idle := it.pins == 0 && !free
@@ -121,6 +141,30 @@ func (c *Cache[K, V]) dropPin(it *item[K, V], old []departed[K, V]) {
 	if idle {
 		c.opts.Budget.Idle()
 	}
+}
+
+// rest puts an item without pins where it can be taken from. Called with mu held.
+func (c *Cache[K, V]) rest(it *item[K, V]) {
+	if it.keeps > 0 {
+		c.kept.pushFront(it)
+		return
+	}
+	c.idle.pushFront(it)
+}
+
+// letGo ends what Keep of one handle began.
+func (c *Cache[K, V]) letGo(it *item[K, V]) {
+	now := c.opts.Now()
+	c.mu.Lock()
+	var left []departed[K, V]
+	if it.keeps--; it.keeps == 0 && it.pins == 0 && !it.gone {
+		c.kept.remove(it)
+		it.used = now
+		c.rest(it)
+		left = c.overweight(nil)
+	}
+	c.mu.Unlock()
+	c.finish(left, Evicted)
 }
 
 // overweight drops entries until the rest is within the ceiling, pinned ones excepted. Called with mu held.
@@ -153,14 +197,17 @@ func (c *Cache[K, V]) drop(left []departed[K, V], it *item[K, V]) []departed[K, 
 	return append(left, departed[K, V]{it, true})
 }
 
-// reclaim is the cache's reclaimer: it gives back at least want bytes of what no pin holds, unused for longest first.
+// reclaim is the cache's reclaimer: it gives back at least want bytes of what no pin holds, unused for longest first, and what a handle keeps
+// last.
 func (c *Cache[K, V]) reclaim(want int64) (freed int64) {
 	c.mu.Lock()
 	var left []departed[K, V]
-	for freed < want && !c.idle.empty() {
-		it := c.idle.last()
-		freed += it.weight
-		left = c.drop(left, it)
+	for _, from := range []*list[K, V]{&c.idle, &c.kept} {
+		for freed < want && !from.empty() {
+			it := from.last()
+			freed += it.weight
+			left = c.drop(left, it)
+		}
 	}
 	c.stats.ReclaimedBytes += freed
 	c.mu.Unlock()

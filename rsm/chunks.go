@@ -69,11 +69,11 @@ func newChunkLoads(m *Manager, now func() time.Time) *chunkLoads {
 	return l
 }
 
-// get returns chunk n of s, pinned. If it has to be loaded, the load may go on to last.
-func (c *chunkLoads) get(ctx context.Context, s *logStream, n, last int) (*chunkHandle, error) {
-	key := chunkKey{s.r.segment().id, n}
+// get returns chunk n of seg, pinned, for s. If it has to be loaded, the load may go on to last.
+func (c *chunkLoads) get(ctx context.Context, s *logStream, seg *segment, n, last int) (*chunkHandle, error) {
+	key := chunkKey{seg.id, n}
 	for {
-		h, err := c.cache.Get(ctx, key, func(ctx context.Context) (cache.Entry[[]byte], error) { return c.take(ctx, key, s, last) })
+		h, err := c.cache.Get(ctx, key, func(ctx context.Context) (cache.Entry[[]byte], error) { return c.take(ctx, key, s, seg, last) })
 		if !errors.Is(err, errAgain) {
 			return h, err
 		}
@@ -81,7 +81,7 @@ func (c *chunkLoads) get(ctx context.Context, s *logStream, n, last int) (*chunk
 }
 
 // take waits for the load that brings a chunk, and begins one if there is none. The cache calls it once at a time for a key.
-func (c *chunkLoads) take(ctx context.Context, key chunkKey, s *logStream, last int) (cache.Entry[[]byte], error) {
+func (c *chunkLoads) take(ctx context.Context, key chunkKey, s *logStream, seg *segment, last int) (cache.Entry[[]byte], error) {
 	c.mu.Lock()
 	p := c.pending[key]
 	if p == nil {
@@ -92,7 +92,7 @@ func (c *chunkLoads) take(ctx context.Context, key chunkKey, s *logStream, last 
 			h.Release()
 			return cache.Entry[[]byte]{}, errAgain
 		}
-		l := c.begin(ctx, s, key.n, last)
+		l := c.begin(ctx, s, seg, key.n, last)
 		if l == nil {
 			c.mu.Unlock()
 			if err := ctx.Err(); err != nil {

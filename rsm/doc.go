@@ -18,7 +18,7 @@
 // # Memory
 //
 // Every buffer comes from one membudget.Budget. A copy reserves once; a load reserves two chunks and takes more only while
-// nobody waits for it; a stream holds nothing but its manifest between two Reads. [Needs] says what the budget must have.
+// nobody waits for it; a stream holds nothing between two Reads that a load could not take. [Needs] says what the budget must have.
 //
 // # Store index
 //

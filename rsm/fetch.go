@@ -34,11 +34,12 @@ func (m *Manager) Fetch(ctx context.Context, md remotelog.SegmentMetadata, start
 	if err != nil {
 		return nil, err
 	}
-	if err := r.checkSize(inner); err != nil {
+	x, err := r.checkSize(inner)
+	if err != nil {
 		r.release()
 		return nil, err
 	}
-	size := r.segment().Chunks.FileSize()
+	size := x.FileSize()
 	if start > size {
 		r.release()
 		return nil, fmt.Errorf("%w: fetch from %d of segment %s, which has %d bytes", remotelog.ErrInvalidArgument, start, md.SegmentID, size)
@@ -48,31 +49,35 @@ func (m *Manager) Fetch(ctx context.Context, md remotelog.SegmentMetadata, start
 	context.AfterFunc(s.ctx, s.leave)
 	s.window = 1
 	if ahead := m.config.PrefetchBytes; ahead > 0 {
-		s.window += int(min(ahead/r.segment().Chunks.ChunkSize(), 1<<20))
+		s.window += int(min(ahead/x.ChunkSize(), 1<<20))
 	}
 	if end < size-1 { // a reader that says where it ends wants all of it
-		s.window = int(min(s.end/r.segment().Chunks.ChunkSize()-start/r.segment().Chunks.ChunkSize()+1, 1<<20))
+		s.window = int(min(s.end/x.ChunkSize()-start/x.ChunkSize()+1, 1<<20))
 	}
 	return s, nil
 }
 
-// checkSize refuses a manifest that describes another size than the broker knows: what is missing at its end, or too much, would pass
-// for the segment. Aiven's plug-in does not look.
-func (r *reader) checkSize(ctx context.Context) error {
+// checkSize returns the chunks of the segment. It refuses a manifest that describes another size than the broker knows: what is missing at
+// its end, or too much, would pass for the segment. Aiven's plug-in does not look.
+func (r *reader) checkSize(ctx context.Context) (*chunking.Index, error) {
 	for {
-		size := r.segment().Chunks.FileSize()
+		seg, _, err := r.segment(ctx)
+		if err != nil {
+			return nil, err
+		}
+		size := seg.Chunks.FileSize()
 		if size == r.md.SizeBytes {
-			return nil
+			return seg.Chunks, nil
 		}
 		cause := fmt.Errorf("%w: its manifest describes %d bytes, its metadata say %d", chunking.ErrBadIndex, size, r.md.SizeBytes)
 		if fresh, err := r.recheck(ctx, cause); !fresh {
-			return err
+			return nil, err
 		}
 	}
 }
 
-// logStream reads a .log out of the chunk cache. Nothing is loaded before the first Read. A chunk is pinned for one Read at a time; the
-// manifest stays charged until Close.
+// logStream reads a .log out of the chunk cache. Nothing is loaded before the first Read. A chunk is pinned for one Read at a time, and nothing
+// is while it waits.
 type logStream struct {
 	gate
 	r      *reader
@@ -82,6 +87,8 @@ type logStream struct {
 	pos    int64        // of the next byte
 	end    int64        // of the last byte, inclusive
 	at     int          // chunk that the last Read was in; -1: none yet
+	first  int64        // position of its first byte
+	past   int64        // position behind its last byte
 	stands chunkKey     // the same chunk
 	h      *chunkHandle // of it, not pinned between Reads; nil: none yet
 	edge   int          // chunks up to here were there or on their way when the stream last looked
@@ -106,54 +113,77 @@ func (s *logStream) Read(p []byte) (int, error) {
 	if len(p) == 0 {
 		return 0, nil
 	}
-	h, n, err := s.chunk()
+	h, err := s.chunk()
 	if err != nil {
 		return 0, s.failed(s.r.m.ended(s.caller, err))
 	}
 	defer h.Release()
-	from := s.pos - s.r.segment().Chunks.Start(n)
-	got := copy(p[:min(int64(len(p)), s.end-s.pos+1)], h.Value()[from:])
+	got := copy(p[:min(int64(len(p)), s.end-s.pos+1)], h.Value()[s.pos-s.first:])
 	s.pos += int64(got)
 	s.begun = true
 	return got, nil
 }
 
-// chunk returns the chunk that pos is in, pinned, and its number.
-func (s *logStream) chunk() (*chunkHandle, int, error) {
+// chunk returns the chunk that pos is in, pinned.
+func (s *logStream) chunk() (*chunkHandle, error) {
+	if s.h != nil && s.pos < s.past && s.h.Pin() {
+		return s.h, nil // the usual case, and the cheap one: a hit is counted once for each chunk that a stream comes to
+	}
 	for tried := false; ; tried = true {
-		x := s.r.segment().Chunks
+		seg, err := s.segment()
+		if err != nil {
+			return nil, err
+		}
+		x := seg.Chunks
+		s.end = min(s.end, x.FileSize()-1)
 		n, ok := x.Find(s.pos)
 		if !ok { // the segment was copied again, and is shorter
-			return nil, 0, fmt.Errorf("%w: position %d of segment %s, which has %d bytes now", remotelog.ErrCorrupt, s.pos, s.r.md.SegmentID, x.FileSize())
-		}
-		if n == s.at && s.h != nil && s.h.Pin() {
-			return s.h, n, nil // the usual case, and the cheap one: a hit is counted once for each chunk that a stream comes to
+			return nil, fmt.Errorf("%w: position %d of segment %s, which has %d bytes now", remotelog.ErrCorrupt, s.pos, s.r.md.SegmentID, x.FileSize())
 		}
 		last, _ := x.Find(s.end)
 		last = max(n, min(last, x.Chunks()-1))
 		if n != s.at {
-			s.move(n, last)
+			s.move(seg, n, last)
 		}
-		h, err := s.r.m.chunks.get(s.ctx, s, n, min(last, n+s.window-1))
+		h, err := s.r.m.chunks.get(s.ctx, s, seg, n, min(last, n+s.window-1))
 		if s.h = h; err == nil {
-			return h, n, nil
+			s.first = x.Start(n)
+			s.past = s.first + x.Chunk(n).Size
+			return h, nil
 		}
 		if tried || s.begun {
-			return nil, 0, s.final(err)
+			return nil, s.final(err)
 		}
 		fresh, err := s.r.recheck(s.ctx, err)
 		if !fresh {
-			return nil, 0, err
+			return nil, err
 		}
 		s.forget()
 	}
+}
+
+// segment returns the segment that the stream reads.
+func (s *logStream) segment() (*segment, error) {
+	seg, fresh, err := s.r.segment(s.ctx)
+	switch {
+	case err != nil || !fresh:
+		return seg, err
+	case s.begun:
+		return nil, s.replaced()
+	}
+	s.forget()
+	return seg, nil
+}
+
+func (s *logStream) replaced() error {
+	return fmt.Errorf("segment %s was replaced while it was read; fetch it again", s.r.md.SegmentID)
 }
 
 // final gives an error its kind when the stream cannot go over to another copy of the segment.
 func (s *logStream) final(err error) error {
 	fresh, err := s.r.recheck(s.ctx, err)
 	if fresh {
-		return fmt.Errorf("segment %s was replaced while it was read; fetch it again", s.r.md.SegmentID)
+		return s.replaced()
 	}
 	return err
 }
@@ -162,8 +192,8 @@ func (s *logStream) final(err error) error {
 func (s *logStream) forget() {
 	s.quit()
 	s.edge = -1
-	s.end = min(s.end, s.r.segment().Chunks.FileSize()-1)
 	s.at = -1
+	s.h = nil
 	s.versionMu.Lock()
 	s.version = ""
 	s.versionMu.Unlock()
@@ -171,14 +201,14 @@ func (s *logStream) forget() {
 
 // move is called when the stream comes into chunk n: it widens the window while reading goes on in order, and sees that what is in it is
 // on its way.
-func (s *logStream) move(n, end int) {
+func (s *logStream) move(seg *segment, n, end int) {
 	c := s.r.m.chunks
-	id := s.r.segment().id
+	id := seg.id
 	inOrder := s.at >= 0 && n == s.at+1
 	c.stand(chunkKey{id, n})
 	s.quit()
 	s.at, s.stands = n, chunkKey{id, n}
-	most := c.maxWindow(s.r.segment())
+	most := c.maxWindow(seg)
 	if inOrder {
 		s.window *= 2
 	}
@@ -202,7 +232,7 @@ func (s *logStream) move(n, end int) {
 	}
 	// Requests for single chunks would be many: one is made when half of the window is missing, or all that there is.
 	if missing := last - first + 1; missing > 0 && (2*missing >= s.window || last == end) {
-		c.ahead(s.ctx, s, first, last)
+		c.ahead(s.ctx, s, seg, first, last)
 	}
 }
 

@@ -72,7 +72,10 @@ func (m *Manager) FetchIndex(ctx context.Context, md remotelog.SegmentMetadata, 
 // get returns an index, pinned; nil for one that is empty.
 func (c *indexCache) get(ctx context.Context, r *reader, t remotelog.IndexType) (*indexHandle, error) {
 	for tried := false; ; tried = true {
-		seg := r.segment()
+		seg, _, err := r.segment(ctx)
+		if err != nil {
+			return nil, err
+		}
 		part, ok := seg.Indexes.Part(t)
 		if !ok {
 			return nil, fmt.Errorf("%w: %s of segment %s", remotelog.ErrNoIndex, t, r.md.SegmentID)
@@ -154,12 +157,12 @@ func (s *indexStream) Read(p []byte) (int, error) {
 	if len(p) == 0 {
 		return 0, nil
 	}
-	before := s.r.segment().id
+	before := s.r.id
 	h, err := s.r.m.indexes.get(s.ctx, s.r, s.t)
 	switch {
 	case err != nil:
 		return 0, s.failed(s.r.m.ended(s.caller, err))
-	case s.pos > 0 && s.r.segment().id != before, h == nil:
+	case s.pos > 0 && s.r.id != before, h == nil:
 		if h != nil {
 			h.Release()
 		}

@@ -170,7 +170,10 @@ func TestCopy_ManifestSaysWhatWasDone(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		m := h.segment()
+		m, _, err := h.segment(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
 		if m.Compression != c.compress || m.Checksums == nil || m.Checksums.Chunks() != m.Chunks.Chunks() || m.Metadata.SegmentID != md.SegmentID {
 			t.Errorf("%s: compression %t, want %t; %+v", name, m.Compression, c.compress, m.Manifest)
 		}

@@ -37,29 +37,27 @@ var _ chunking.Sink = (*load)(nil)
 
 // begin starts a load of chunk n and of its neighbours up to last that are neither there nor on their way; nil after close. Called with
 // mu held.
-func (c *chunkLoads) begin(ctx context.Context, s *logStream, n, last int) *load {
-	return c.start(ctx, s, n, last, nil)
+func (c *chunkLoads) begin(ctx context.Context, s *logStream, seg *segment, n, last int) *load {
+	return c.start(ctx, s, seg, n, last, nil)
 }
 
 // ahead starts a load that no Read waits for yet, if there is memory that nobody else wants. Called with mu held.
-func (c *chunkLoads) ahead(ctx context.Context, s *logStream, n, last int) *load {
-	seg := s.r.segment()
+func (c *chunkLoads) ahead(ctx context.Context, s *logStream, seg *segment, n, last int) *load {
 	res := c.m.budget.TryReserve(membudget.Ahead, loadNeed(c.options(seg, n, last)))
 	if res == nil {
 		return nil
 	}
-	l := c.start(ctx, s, n, last, res)
+	l := c.start(ctx, s, seg, n, last, res)
 	if l == nil {
 		res.Release()
 	}
 	return l
 }
 
-func (c *chunkLoads) start(ctx context.Context, s *logStream, n, last int, res *membudget.Reservation) *load {
+func (c *chunkLoads) start(ctx context.Context, s *logStream, seg *segment, n, last int, res *membudget.Reservation) *load {
 	if c.closed || ctx.Err() != nil {
 		return nil
 	}
-	seg := s.r.segment()
 	for end := n + 1; end <= last; end++ {
 		if !c.wanted(seg.id, end) {
 			last = end - 1

@@ -180,12 +180,15 @@ func withTimeout(ctx context.Context, d time.Duration, what string) (context.Con
 	}
 }
 
-// reader is what one fetch reads through: the segment as its manifest describes it, and where its objects are.
+// reader is what one fetch reads through: the segment as its manifest describes it, and where its objects are. Between two uses it holds no
+// bytes that nobody could take: it keeps the manifest from eviction, not from who waits for memory. Streams that were opened and are not
+// read, however many, can therefore never keep a load waiting.
 type reader struct {
 	m     *Manager
 	md    *remotelog.SegmentMetadata
 	stems stems
-	h     *segmentHandle
+	h     *segmentHandle // kept, not pinned
+	id    identity       // of the segment in h
 }
 
 // open finds the segment. OBJECT_KEY of another segment is ErrCorrupt.
@@ -195,11 +198,42 @@ func (m *Manager) open(ctx context.Context, md *remotelog.SegmentMetadata) (*rea
 		return nil, err
 	}
 	r := &reader{m: m, md: md, stems: s}
-	r.h, err = m.manifests.get(ctx, md, s.ofManifest())
-	return r, err
+	h, err := m.manifests.get(ctx, md, s.ofManifest())
+	if err != nil {
+		return nil, err
+	}
+	r.take(h)
+	return r, nil
 }
 
-func (r *reader) segment() *segment { return r.h.Value() }
+// segment returns the segment. Its manifest is loaded again if its memory was taken meanwhile; fresh: it is another one now, because the
+// segment was copied again. The segment is the caller's for the call that it works on: it stays valid, whatever becomes of its
+// place in the cache, and is no longer charged then.
+func (r *reader) segment(ctx context.Context) (seg *segment, fresh bool, err error) {
+	if r.h.Pin() {
+		seg = r.h.Value()
+		r.h.Keep()
+		return seg, false, nil
+	}
+	h, err := r.m.manifests.get(ctx, r.md, r.stems.ofManifest())
+	if err != nil {
+		return nil, false, err
+	}
+	before := r.id
+	seg = r.take(h)
+	return seg, r.id != before, nil
+}
+
+// take makes h the reader's.
+func (r *reader) take(h *segmentHandle) *segment {
+	if r.h != nil {
+		r.h.Release()
+	}
+	seg := h.Value()
+	r.h, r.id = h, seg.id
+	h.Keep()
+	return seg
+}
 
 func (r *reader) release() { r.h.Release() }
 
@@ -238,15 +272,14 @@ func (r *reader) recheck(ctx context.Context, cause error) (fresh bool, err erro
 		}
 		return false, fmt.Errorf("%w; the manifest was asked for because of: %w", err, hideNotFound{cause})
 	}
-	if h.Value().id == r.segment().id {
-		h.Release()
+	if seg := h.Value(); seg.id == r.id {
+		r.take(h)
 		if errors.Is(cause, backends.Precondition) {
 			return false, cause
 		}
-		return false, fmt.Errorf("%w: segment %s at %q: %w", remotelog.ErrCorrupt, r.md.SegmentID, r.segment().stem, corruptCause{cause})
+		return false, fmt.Errorf("%w: segment %s at %q: %w", remotelog.ErrCorrupt, r.md.SegmentID, seg.stem, corruptCause{cause})
 	}
-	r.h.Release()
-	r.h = h
+	r.take(h)
 	return true, nil
 }
 
