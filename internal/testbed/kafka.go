@@ -1,18 +1,17 @@
 package testbed
 
 import (
-	"archive/zip"
 	"bytes"
 	"context"
 	"encoding/base64"
 	"errors"
 	"fmt"
-	"io"
+	"maps"
 	"net"
 	"os"
 	"os/exec"
-	"path"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -21,264 +20,296 @@ import (
 	"github.com/tierkit/tierkit/internal/need"
 )
 
-// Versions of Apache Kafka that tests run: the oldest line whose metadata records are those of today, and the newest.
+// A broker has brokerWithin from its start to its metadata manager's being ready, and brokerStops to end by itself, on a machine that does
+// much else.
 const (
-	KafkaOldest = "3.9.2"
-	KafkaNewest = "4.4.0"
+	brokerWithin = 2 * time.Minute
+	brokerStops  = 90 * time.Second
 )
 
-// brokerWithin is how long a broker may take from its start to the metadata manager's being ready, on a machine that does much else.
-const brokerWithin = 2 * time.Minute
-
-// Broker is a Kafka broker and controller in one process, with tiered storage: Kafka's own metadata manager, and LocalTieredStorage
-// of Kafka's tests as its store.
-type Broker struct {
+// KafkaOptions say what to start. The zero value is one broker of the newest version.
+type KafkaOptions struct {
+	// Version is one of KafkaVersions; "" means KafkaNewest.
 	Version string
-	Address string // host:port
+	// Brokers is how many there are, each a controller too; 0 means 1. Topics of Kafka's own have as many replicas.
+	Brokers int
+	// MetadataPartitions is the number of partitions of the metadata topic, which the brokers make; 0 means 1, so that everything meets
+	// there.
+	MetadataPartitions int
+	// RSM is the Java class of the remote storage manager, and RSMClassPath where it is, as Kafka's setting has it; "" means
+	// LocalTieredStorage of Kafka's tests, in KafkaCluster.Store. Its settings are Properties with the prefix "rsm.config.".
+	RSM, RSMClassPath string
+	// Properties are further settings of each broker, which win over those of the test bed.
+	Properties map[string]string
+	// Heap is the most that the JVM of a broker takes; "" means 512m for one broker and 384m for several.
+	Heap string
+}
+
+func (o KafkaOptions) withDefaults() KafkaOptions {
+	if o.Version == "" {
+		o.Version = KafkaNewest
+	}
+	o.Brokers = max(o.Brokers, 1)
+	o.MetadataPartitions = max(o.MetadataPartitions, 1)
+	if o.Heap == "" {
+		o.Heap = "512m"
+		if o.Brokers > 1 {
+			o.Heap = "384m"
+		}
+	}
+	return o
+}
+
+// KafkaCluster is one or several Kafka brokers with tiered storage and Kafka's own metadata manager. They end with the test.
+type KafkaCluster struct {
+	Version string
+	Brokers []*Broker
+	// Store is the directory of LocalTieredStorage, which the brokers share.
+	Store string
 
 	t      testing.TB
+	o      KafkaOptions
 	java   string
 	jars   string // class path
-	dir    string // data, configuration, store: they outlive a restart
-	config string
-	proc   *process
+	voters string
+	client kafkaClient
 }
 
-// Kafka starts a broker of a version, with one partition of the metadata topic or more, and stops it with the test.
-func Kafka(t testing.TB, version string, metadataPartitions int) *Broker {
+// Broker is a broker and controller in one process.
+type Broker struct {
+	ID      int32
+	Address string // host:port
+
+	c          *KafkaCluster
+	controller string // host:port
+	dir        string // data and configuration: they outlive a restart
+	proc       *process
+}
+
+// Kafka starts brokers and waits until they are ready.
+func Kafka(t testing.TB, o KafkaOptions) *KafkaCluster {
 	t.Helper()
-	b := &Broker{Version: version, t: t, java: need.Command(t, "java", "install a JDK, 17 or newer"), jars: kafkaJars(t, version), dir: t.TempDir()}
+	o = o.withDefaults()
+	c := &KafkaCluster{Version: o.Version, t: t, o: o, java: need.Command(t, "java", "install a JDK, 17 or newer"), jars: kafkaJars(t, o.Version)}
 	for try := 1; ; try++ {
-		err := b.format(metadataPartitions)
+		err := c.format(t.TempDir())
 		if err == nil {
-			err = b.Start()
+			err = c.Start()
 		}
 		if err == nil {
-			return b
+			return c
 		}
+		c.Kill()
 		if try == maxStarts { // another process may have taken one of the ports
-			t.Fatalf("start Kafka %s: %v", version, err)
+			t.Fatalf("start Kafka %s: %v", o.Version, err)
 		}
 	}
 }
 
-// kafkaPom resolves a broker. LocalTieredStorage comes from the newest version that publishes it.
-const kafkaPom = `<project xmlns="http://maven.apache.org/POM/4.0.0">
-  <modelVersion>4.0.0</modelVersion>
-  <groupId>io.github.tierkit</groupId><artifactId>kafka-broker</artifactId><version>1</version><packaging>pom</packaging>
-  <dependencies>%s</dependencies>
-</project>
-`
-
+// Properties of a broker. Times are short so that tests are. The controllers are given as voters, which all versions format alike.
 const (
-	dependency      = `<dependency><groupId>%s</groupId><artifactId>%s</artifactId><version>%s</version></dependency>`
-	storageFixtures = `<dependency><groupId>org.apache.kafka</groupId><artifactId>kafka-storage</artifactId><version>%s</version><classifier>test</classifier>
-<exclusions><exclusion><groupId>*</groupId><artifactId>*</artifactId></exclusion></exclusions></dependency>`
-	fixturesNewest = "4.3.1" // 4.4.0 has none
-)
-
-// kafkaJars installs a version into the cache, once, and returns its class path.
-func kafkaJars(t testing.TB, version string) string {
-	t.Helper()
-	dir := filepath.Join(need.CacheDir(t), "kafka", version+"-1")
-	if _, err := os.Stat(dir); err != nil {
-		mvn := need.Command(t, "mvn", "install Maven")
-		if err := installKafka(t.Context(), mvn, version, dir); err != nil {
-			t.Fatalf("resolve Kafka %s from Maven Central: %v", version, err)
-		}
-	}
-	return strings.Join([]string{filepath.Join(dir, "libs", "*"), filepath.Join(dir, "fixtures", "*"), filepath.Join(dir, "classes")}, ":")
-}
-
-func installKafka(ctx context.Context, mvn, version, dir string) error {
-	if err := os.MkdirAll(filepath.Dir(dir), 0o755); err != nil {
-		return err
-	}
-	partial, err := os.MkdirTemp(filepath.Dir(dir), "partial-")
-	if err != nil {
-		return err
-	}
-	defer os.RemoveAll(partial)
-	deps := fmt.Sprintf(dependency, "org.apache.kafka", "kafka_2.13", version)
-	if strings.HasPrefix(version, "3.") {
-		deps += fmt.Sprintf(dependency, "org.slf4j", "slf4j-reload4j", "1.7.36")
-	} else {
-		for _, a := range []string{"log4j-slf4j-impl", "log4j-core"} {
-			deps += fmt.Sprintf(dependency, "org.apache.logging.log4j", a, "2.25.5")
-		}
-	}
-	fixtures := version
-	if version == KafkaNewest {
-		fixtures = fixturesNewest
-	}
-	sets := map[string]string{"libs": deps, "fixtures": fmt.Sprintf(storageFixtures, fixtures)}
-	if fixtures != version {
-		sets["other"] = fmt.Sprintf(dependency, "org.apache.kafka", "kafka-clients", fixtures)
-	}
-	for name, deps := range sets {
-		if err := resolve(ctx, mvn, partial, name, deps); err != nil {
-			return err
-		}
-	}
-	if err := os.MkdirAll(filepath.Join(partial, "classes"), 0o755); err != nil {
-		return err
-	}
-	if fixtures != version {
-		// The class of 4.3.1 needs these, which 4.4.0 has moved.
-		if err := extract(filepath.Join(partial, "other", "kafka-clients-"+fixtures+".jar"), "org/apache/kafka/common/utils/LogContext", filepath.Join(partial, "classes")); err != nil {
-			return err
-		}
-	}
-	if err := os.RemoveAll(filepath.Join(partial, "other")); err != nil {
-		return err
-	}
-	err = os.Rename(partial, dir)
-	if _, there := os.Stat(dir); there == nil { // another run may have been faster
-		return nil
-	}
-	return err
-}
-
-// resolve copies artifacts and what they need into partial/name.
-func resolve(ctx context.Context, mvn, partial, name, deps string) error {
-	pom := filepath.Join(partial, name+".xml")
-	if err := os.WriteFile(pom, fmt.Appendf(nil, kafkaPom, deps), 0o644); err != nil {
-		return err
-	}
-	cmd := exec.CommandContext(ctx, mvn, "-q", "-B", "-f", pom, "org.apache.maven.plugins:maven-dependency-plugin:3.6.1:copy-dependencies",
-		"-DoutputDirectory="+filepath.Join(partial, name), "-DincludeScope=runtime")
-	if out, err := cmd.CombinedOutput(); err != nil {
-		return fmt.Errorf("%w: %s", err, bytes.TrimSpace(out))
-	}
-	return nil
-}
-
-// extract takes the classes with a prefix out of a jar.
-func extract(jar, prefix, dir string) error {
-	z, err := zip.OpenReader(jar)
-	if err != nil {
-		return err
-	}
-	defer z.Close()
-	for _, f := range z.File {
-		if !strings.HasPrefix(f.Name, prefix) || path.Ext(f.Name) != ".class" {
-			continue
-		}
-		to := filepath.Join(dir, filepath.FromSlash(f.Name))
-		if err := os.MkdirAll(filepath.Dir(to), 0o755); err != nil {
-			return err
-		}
-		r, err := f.Open()
-		if err != nil {
-			return err
-		}
-		b, err := io.ReadAll(io.LimitReader(r, 1<<20))
-		if err := errors.Join(err, r.Close(), os.WriteFile(to, b, 0o644)); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// properties of a broker. Times are short so that tests are.
-const brokerProperties = `process.roles=broker,controller
-node.id=1
-listeners=PLAINTEXT://%[1]s,CONTROLLER://%[2]s
-advertised.listeners=PLAINTEXT://%[1]s
+	brokerProperties = `process.roles=broker,controller
+node.id=%[1]d
+listeners=PLAINTEXT://%[2]s,CONTROLLER://%[3]s
+advertised.listeners=PLAINTEXT://%[2]s
 controller.listener.names=CONTROLLER
 listener.security.protocol.map=PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT
 inter.broker.listener.name=PLAINTEXT
-controller.quorum.bootstrap.servers=%[2]s
-log.dirs=%[3]s/data
-offsets.topic.replication.factor=1
+controller.quorum.voters=%[4]s
+log.dirs=%[5]s/data
+offsets.topic.replication.factor=%[6]d
 offsets.topic.num.partitions=1
-transaction.state.log.replication.factor=1
+transaction.state.log.replication.factor=%[6]d
 transaction.state.log.min.isr=1
 transaction.state.log.num.partitions=1
+group.initial.rebalance.delay.ms=0
 num.network.threads=2
 num.io.threads=2
 auto.create.topics.enable=false
 log.retention.check.interval.ms=1000
 log.initial.task.delay.ms=500
-broker.session.timeout.ms=2000
+log.segment.delete.delay.ms=500
+broker.session.timeout.ms=%[7]d
 broker.heartbeat.interval.ms=300
 remote.log.storage.system.enable=true
-remote.log.storage.manager.class.name=org.apache.kafka.server.log.remote.storage.LocalTieredStorage
 remote.log.storage.manager.impl.prefix=rsm.config.
-rsm.config.dir=%[3]s/store
-rsm.config.delete.on.close=false
 remote.log.metadata.manager.class.name=org.apache.kafka.server.log.remote.metadata.storage.TopicBasedRemoteLogMetadataManager
 remote.log.metadata.manager.listener.name=PLAINTEXT
 remote.log.metadata.manager.impl.prefix=rlmm.config.
-rlmm.config.remote.log.metadata.topic.num.partitions=%[4]d
-rlmm.config.remote.log.metadata.topic.replication.factor=1
+rlmm.config.remote.log.metadata.topic.num.partitions=%[8]d
+rlmm.config.remote.log.metadata.topic.replication.factor=%[6]d
 remote.log.manager.task.interval.ms=500
 `
+	localTieredStorage = `remote.log.storage.manager.class.name=org.apache.kafka.server.log.remote.storage.LocalTieredStorage
+rsm.config.dir=%s
+rsm.config.delete.on.close=false
+`
+)
 
 // What the broker logs goes to its standard output; without a configuration the fixtures' own hides almost everything.
 const (
 	log4j1 = "log4j.rootLogger=INFO, out\nlog4j.appender.out=org.apache.log4j.ConsoleAppender\nlog4j.appender.out.layout=org.apache.log4j.PatternLayout\n" +
-		"log4j.appender.out.layout.ConversionPattern=%p %m (%c)%n\n"
+		"log4j.appender.out.layout.ConversionPattern=%d{HH:mm:ss.SSS} %p %m (%c)%n\n"
 	log4j2 = "rootLogger.level=INFO\nrootLogger.appenderRef.out.ref=OUT\nappender.out.type=Console\nappender.out.name=OUT\n" +
-		"appender.out.layout.type=PatternLayout\nappender.out.layout.pattern=%p %m (%c)%n\n"
+		"appender.out.layout.type=PatternLayout\nappender.out.layout.pattern=%d{HH:mm:ss.SSS} %p %m (%c)%n\n"
 )
 
+// format writes the configurations and empty log directories below dir.
+func (c *KafkaCluster) format(dir string) error {
+	ports, err := freePorts(2 * c.o.Brokers)
+	if err != nil {
+		return err
+	}
+	address := func(i int) string { return net.JoinHostPort("127.0.0.1", strconv.Itoa(ports[i])) }
+	c.Store, c.Brokers = filepath.Join(dir, "store"), nil
+	var voters []string
+	for i := range c.o.Brokers {
+		b := &Broker{ID: int32(i + 1), Address: address(2 * i), controller: address(2*i + 1), c: c, dir: filepath.Join(dir, strconv.Itoa(i+1))}
+		voters = append(voters, fmt.Sprintf("%d@%s", b.ID, b.controller))
+		c.Brokers = append(c.Brokers, b)
+	}
+	c.voters = strings.Join(voters, ",")
+	return c.each((*Broker).format)
+}
+
+// each does something to all brokers at the same time.
+func (c *KafkaCluster) each(do func(*Broker) error) error {
+	errs := make(chan error, len(c.Brokers))
+	for _, b := range c.Brokers {
+		go func() {
+			err := do(b)
+			if err != nil {
+				err = fmt.Errorf("broker %d: %w", b.ID, err)
+			}
+			errs <- err
+		}()
+	}
+	var all []error
+	for range c.Brokers {
+		all = append(all, <-errs)
+	}
+	return errors.Join(all...)
+}
+
+// Start starts all brokers, again after Stop or Kill, and waits until their metadata managers are ready.
+func (c *KafkaCluster) Start() error { return c.each((*Broker).Start) }
+
+// Stop ends all brokers as an operator does.
+func (c *KafkaCluster) Stop() error { return c.each((*Broker).Stop) }
+
+// Kill ends all brokers as kill -9 does. Their data stay.
+func (c *KafkaCluster) Kill() {
+	for _, b := range c.Brokers {
+		b.Kill()
+	}
+}
+
+// Roll restarts one broker after the other, as an update does: stopped, started, and ready before the next one.
+func (c *KafkaCluster) Roll() error {
+	for _, b := range c.Brokers {
+		if err := errors.Join(b.Stop(), b.Start()); err != nil {
+			return fmt.Errorf("roll broker %d: %w", b.ID, err)
+		}
+	}
+	return nil
+}
+
+// Bootstrap is the addresses of all brokers.
+func (c *KafkaCluster) Bootstrap() []string {
+	var all []string
+	for _, b := range c.Brokers {
+		all = append(all, b.Address)
+	}
+	return all
+}
+
+func (b *Broker) config() string { return filepath.Join(b.dir, "server.properties") }
+
 func (b *Broker) logging() string {
-	if strings.HasPrefix(b.Version, "3.") {
+	if strings.HasPrefix(b.c.Version, "3.") {
 		return "-Dlog4j.configuration=file:" + filepath.Join(b.dir, "log4j.properties")
 	}
 	return "-Dlog4j2.configurationFile=" + filepath.Join(b.dir, "log4j.properties")
 }
 
-// format writes the configuration and an empty log directory.
-func (b *Broker) format(metadataPartitions int) error {
-	ports, err := freePorts(2)
-	if err != nil {
-		return err
+func (b *Broker) properties() string {
+	c, session := b.c, 2000
+	if c.o.Brokers > 1 {
+		session = 4000 // a busy machine alone must not make a broker lose its partitions
 	}
-	b.Address = net.JoinHostPort("127.0.0.1", strconv.Itoa(ports[0]))
-	controller := net.JoinHostPort("127.0.0.1", strconv.Itoa(ports[1]))
-	b.config = filepath.Join(b.dir, "server.properties")
-	conf, logs := log4j2, filepath.Join(b.dir, "log4j.properties")
-	if strings.HasPrefix(b.Version, "3.") {
+	text := fmt.Sprintf(brokerProperties, b.ID, b.Address, b.controller, c.voters, b.dir, c.o.Brokers, session, c.o.MetadataPartitions)
+	if c.o.RSM == "" {
+		text += fmt.Sprintf(localTieredStorage, c.Store)
+	} else {
+		text += "remote.log.storage.manager.class.name=" + c.o.RSM + "\n"
+	}
+	if c.o.RSMClassPath != "" {
+		text += "remote.log.storage.manager.class.path=" + c.o.RSMClassPath + "\n"
+	}
+	for _, key := range slices.Sorted(maps.Keys(c.o.Properties)) {
+		text += key + "=" + c.o.Properties[key] + "\n"
+	}
+	return text
+}
+
+// format writes the configuration and an empty log directory.
+func (b *Broker) format() error {
+	conf := log4j2
+	if strings.HasPrefix(b.c.Version, "3.") {
 		conf = log4j1
 	}
-	err = errors.Join(
-		os.RemoveAll(filepath.Join(b.dir, "data")),
-		os.WriteFile(b.config, fmt.Appendf(nil, brokerProperties, b.Address, controller, b.dir, metadataPartitions), 0o600),
-		os.WriteFile(logs, []byte(conf), 0o600),
+	err := errors.Join(
+		os.MkdirAll(b.dir, 0o755),
+		os.WriteFile(b.config(), []byte(b.properties()), 0o600),
+		os.WriteFile(filepath.Join(b.dir, "log4j.properties"), []byte(conf), 0o600),
 	)
 	if err != nil {
 		return err
 	}
 	id := base64.RawURLEncoding.EncodeToString([]byte("tierkit testbed!"))
-	cmd := exec.CommandContext(b.t.Context(), b.java, "-Xmx128m", "-cp", b.jars, b.logging(), "kafka.tools.StorageTool", "format", "-t", id, "-c", b.config, "--standalone")
+	cmd := exec.CommandContext(b.c.t.Context(), b.c.java, "-Xmx128m", "-cp", b.c.jars, b.logging(), "kafka.tools.StorageTool", "format", "-t", id, "-c", b.config())
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return fmt.Errorf("format: %w: %s", err, bytes.TrimSpace(out))
 	}
 	return nil
 }
 
-// Start starts the broker, again after Kill, and waits until its metadata manager is ready.
+// Start starts the broker, again after Stop or Kill, and waits until its metadata manager is ready.
 func (b *Broker) Start() error {
 	run, err := os.MkdirTemp("", "tierkit-kafka-")
 	if err != nil {
 		return err
 	}
-	b.proc, err = start(run, nil, b.java, "-Xmx512m", "-XX:+UseSerialGC", "-cp", b.jars, b.logging(), "kafka.Kafka", b.config)
+	p, err := start(run, nil, b.c.java, "-Xmx"+b.c.o.Heap, "-XX:+UseSerialGC", "-cp", b.c.jars, b.logging(), "kafka.Kafka", b.config())
 	if err != nil {
 		return errors.Join(err, os.RemoveAll(run))
 	}
-	p := b.proc
-	b.t.Cleanup(func() { p.stop() })
-	return p.says(b.t.Context(), "Kafka Server started", "Initialized topic-based RLMM resources successfully")
+	b.proc = p
+	b.c.t.Cleanup(p.stop)
+	// Both: between the two a broker cannot be stopped in an orderly way, its metadata manager waits for itself.
+	return p.says(b.c.t.Context(), "Kafka Server started", "Initialized topic-based RLMM resources successfully")
+}
+
+// Stop ends the broker as an operator does, with SIGTERM, and waits for it.
+func (b *Broker) Stop() error {
+	if err := b.proc.terminate(brokerStops); err != nil {
+		return fmt.Errorf("%w; it said:\n%s", err, b.Log())
+	}
+	return nil
 }
 
 // Kill ends the broker as kill -9 does. Its data stay.
-func (b *Broker) Kill() { b.proc.stop() }
+func (b *Broker) Kill() {
+	if b.proc != nil {
+		b.proc.stop()
+	}
+}
 
 // Log is the end of what the broker said.
 func (b *Broker) Log() string { return string(b.proc.tail()) }
+
+// DataDir is the log directory of the broker.
+func (b *Broker) DataDir() string { return filepath.Join(b.dir, "data") }
 
 // says waits until the server has said every one of some lines.
 func (p *process) says(ctx context.Context, lines ...string) error {

@@ -33,7 +33,18 @@ type process struct {
 	log   string
 }
 
-const guard = `"$@" </dev/null & server=$!; read -r _; kill -9 $server; wait $server 2>/dev/null`
+// What comes through the pipe is its end, or a line that asks for an orderly end, which the end of the pipe may still cut short.
+const guard = `exec 3<&0
+"$@" </dev/null 3<&- & server=$!
+if read -r _; then
+	kill $server
+	{ read -r _; kill -9 $server; } <&3 & cutter=$!
+	wait $server
+	kill $cutter
+else
+	kill -9 $server
+	wait $server
+fi 2>/dev/null`
 
 // program finds an installed program.
 func program(t testing.TB, set, version, name string) string {
@@ -115,6 +126,28 @@ func (p *process) stop() {
 	_ = p.alive.Close()
 	_ = p.cmd.Wait() // it is killed
 	_ = os.RemoveAll(p.dir)
+}
+
+// terminate ends the server with SIGTERM and waits for it; one that takes longer is killed, which is an error.
+func (p *process) terminate(within time.Duration) error {
+	if _, err := p.alive.WriteString("end\n"); err != nil {
+		return err
+	}
+	ended := make(chan struct{})
+	go func() {
+		_ = p.cmd.Wait() // whatever it is: it has ended
+		close(ended)
+	}()
+	timer := time.NewTimer(within)
+	defer timer.Stop()
+	select {
+	case <-ended:
+		return nil
+	case <-timer.C:
+		_ = p.alive.Close()
+		<-ended
+		return fmt.Errorf("it does not end within %v of SIGTERM", within)
+	}
 }
 
 // shared is the servers of this test binary.

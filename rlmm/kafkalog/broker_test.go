@@ -1,18 +1,14 @@
 package kafkalog
 
 import (
-	"bytes"
 	"context"
 	"errors"
-	"fmt"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
-	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
-	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/tierkit/tierkit/internal/need"
 	"github.com/tierkit/tierkit/internal/testbed"
@@ -22,103 +18,39 @@ import (
 
 // broker is a real broker with clients.
 type broker struct {
-	*testbed.Broker
-	t  *testing.T
-	cl *kgo.Client
+	*testbed.KafkaCluster
+	t *testing.T
 }
 
 // newBroker starts one whose metadata topic has one partition, so that everything meets there.
 func newBroker(t *testing.T, version string) *broker {
 	t.Helper()
-	b := &broker{Broker: testbed.Kafka(t, version, 1), t: t}
-	cl, err := kgo.NewClient(kgo.SeedBrokers(b.Address), kgo.RecordPartitioner(kgo.ManualPartitioner()), kgo.MetadataMinAge(50*time.Millisecond),
-		kgo.ProducerBatchCompression(kgo.NoCompression()))
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(cl.Close)
-	b.cl = cl
-	return b
+	return &broker{KafkaCluster: testbed.Kafka(t, testbed.KafkaOptions{Version: version}), t: t}
 }
 
 func (b *broker) config() Config {
-	cl := Client{Bootstrap: []string{b.Address}}
+	cl := Client{Bootstrap: b.Bootstrap()}
 	return Config{Producer: cl, Consumer: cl, Admin: cl, Partitions: 1}
 }
 
 // tiered makes a topic of one partition whose segments are small, and returns its partition.
 func (b *broker) tiered(ctx context.Context, name string) remotelog.TopicIDPartition {
 	b.t.Helper()
-	segment := "segment.bytes" // from 4.x on at least 1 MiB; the internal one is for tests
-	if b.Version != testbed.KafkaOldest {
-		segment = "internal.segment.bytes"
-	}
-	t := kmsg.NewCreateTopicsRequestTopic()
-	t.Topic, t.NumPartitions, t.ReplicationFactor = name, 1, 1
-	for _, kv := range [][2]string{
-		{"remote.storage.enable", "true"}, {segment, "1024"}, {"segment.index.bytes", "4096"}, {"index.interval.bytes", "1024"}, {"retention.ms", "-1"},
-	} {
-		c := kmsg.NewCreateTopicsRequestTopicConfig()
-		c.Name, c.Value = kv[0], kmsg.StringPtr(kv[1])
-		t.Configs = append(t.Configs, c)
-	}
-	req := kmsg.NewPtrCreateTopicsRequest()
-	req.TimeoutMillis, req.Topics = 10000, append(req.Topics, t)
-	resp, err := req.RequestWith(ctx, b.cl)
-	if err == nil {
-		err = codeOf(resp.Topics[0].ErrorCode, resp.Topics[0].ErrorMessage)
-	}
+	id, err := b.TieredTopic(ctx, name, 1, nil)
 	if err != nil {
-		b.t.Fatalf("make topic %s: %v", name, err)
+		b.t.Fatal(err)
 	}
-	return remotelog.TopicIDPartition{TopicID: resp.Topics[0].TopicID, Topic: name}
-}
-
-// latestTiered asks the broker for the last offset in the tier, -1 for none.
-func (b *broker) latestTiered(ctx context.Context, topic string) (int64, error) {
-	const latestTiered = -5 // KIP-1005
-	p := kmsg.NewListOffsetsRequestTopicPartition()
-	p.Timestamp = latestTiered
-	t := kmsg.NewListOffsetsRequestTopic()
-	t.Topic, t.Partitions = topic, append(t.Partitions, p)
-	req := kmsg.NewPtrListOffsetsRequest()
-	req.Topics = append(req.Topics, t)
-	resp, err := req.RequestWith(ctx, b.cl)
-	if err != nil {
-		return 0, err
-	}
-	got := resp.Topics[0].Partitions[0]
-	return got.Offset, kerr.ErrorForCode(got.ErrorCode)
-}
-
-// fill produces records, each in a batch of its own, of which two fill a segment.
-func (b *broker) fill(ctx context.Context, topic string, n int) {
-	b.t.Helper()
-	for range n {
-		r := &kgo.Record{Topic: topic, Value: bytes.Repeat([]byte("x"), 400)}
-		if err := b.cl.ProduceSync(ctx, r).FirstErr(); err != nil {
-			b.t.Fatalf("produce to %s: %v", topic, err)
-		}
-	}
+	return remotelog.TopicIDPartition{TopicID: id, Topic: name}
 }
 
 // tiers produces until the broker has moved something to the tier: its metadata consumer is alive.
 func (b *broker) tiers(ctx context.Context, topic string) error {
 	b.t.Helper()
-	b.fill(ctx, topic, 10)
-	tick := time.NewTicker(100 * time.Millisecond)
-	defer tick.Stop()
-	for {
-		at, err := b.latestTiered(ctx, topic)
-		if err == nil && at > 0 {
-			return nil
-		}
-		select {
-		case <-tick.C:
-		case <-ctx.Done():
-			return fmt.Errorf("nothing of %s is tiered: at %d, %v: %w", topic, at, err, ctx.Err())
-		}
+	if err := b.Produce(ctx, topic, 0, 10); err != nil {
+		return err
 	}
+	_, err := b.WaitTiered(ctx, topic, 0, 1)
+	return err
 }
 
 // restart kills the broker and starts it again.
@@ -193,13 +125,15 @@ func TestBroker_OneTopic(t *testing.T) {
 				name := "after-" + when
 				b.tiered(ctx, name)
 				if err := b.tiers(ctx, name); err != nil {
-					t.Fatalf("%s: the broker's metadata consumer is dead: %v\n%s", when, err, b.Log())
+					t.Fatalf("%s: the broker's metadata consumer is dead: %v\n%s", when, err, b.Brokers[0].Log())
 				}
 				if when == "live" {
 					b.restart()
 				}
 			}
-			b.fill(ctx, "theirs", 4)
+			if err := b.Produce(ctx, "theirs", 0, 4); err != nil {
+				t.Fatal(err)
+			}
 			agree(ctx, t, b, m, theirs)
 			if err := m.Add(ctx, segment(ours, 6)); err != nil { // our producer and reader have survived the restart, too
 				t.Errorf("Add after the restart: %v", err)
@@ -216,7 +150,7 @@ func agree(ctx context.Context, t *testing.T, b *broker, m *rlmm.Manager, tp rem
 	tick := time.NewTicker(50 * time.Millisecond)
 	defer tick.Stop()
 	for {
-		want, err := b.latestTiered(ctx, tp.Topic)
+		want, err := b.ListOffset(ctx, tp.Topic, 0, testbed.LatestTiered)
 		got := int64(-1)
 		for md, serr := range m.Segments(ctx, tp) {
 			err = errors.Join(err, serr)
@@ -245,7 +179,7 @@ func TestBroker_PoisonIsNoticed(t *testing.T) {
 	if err := b.tiers(ctx, "before"); err != nil {
 		t.Fatal(err)
 	}
-	if err := b.cl.ProduceSync(ctx, &kgo.Record{Topic: Topic, Value: []byte{1, 9, 0}}).FirstErr(); err != nil {
+	if err := b.Client().ProduceSync(ctx, &kgo.Record{Topic: Topic, Value: []byte{1, 9, 0}}).FirstErr(); err != nil {
 		t.Fatal(err)
 	}
 	b.tiered(ctx, "after")

@@ -1,0 +1,131 @@
+package testbed
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
+)
+
+// Offsets that ListOffsets takes in place of a timestamp.
+const (
+	Latest        = -1
+	Earliest      = -2
+	EarliestLocal = -4 // KIP-405
+	LatestTiered  = -5 // KIP-1005, 3.9
+)
+
+type kafkaClient struct {
+	once sync.Once
+	cl   *kgo.Client
+	err  error
+}
+
+// Client is a client of the cluster that is closed with the test. A record that it produces names its partition.
+func (c *KafkaCluster) Client() *kgo.Client {
+	c.t.Helper()
+	c.client.once.Do(func() {
+		c.client.cl, c.client.err = kgo.NewClient(kgo.SeedBrokers(c.Bootstrap()...), kgo.RecordPartitioner(kgo.ManualPartitioner()),
+			kgo.MetadataMinAge(50*time.Millisecond), kgo.ProducerBatchCompression(kgo.NoCompression()))
+		if c.client.err == nil {
+			c.t.Cleanup(c.client.cl.Close)
+		}
+	})
+	if c.client.err != nil {
+		c.t.Fatal(c.client.err)
+	}
+	return c.client.cl
+}
+
+// TieredTopic makes a topic with tiered storage whose segments are the smallest that Produce fills with two records, on all brokers.
+// Further settings may be given. It returns the topic's id.
+func (c *KafkaCluster) TieredTopic(ctx context.Context, name string, partitions int, settings map[string]string) ([16]byte, error) {
+	segment := "segment.bytes" // from 4.1 on at least 1 MiB; the internal one is for tests
+	if !strings.HasPrefix(c.Version, "3.") && !strings.HasPrefix(c.Version, "4.0.") {
+		segment = "internal.segment.bytes"
+	}
+	all := map[string]string{
+		"remote.storage.enable": "true", segment: "1024", "segment.index.bytes": "4096", "index.interval.bytes": "1024", "retention.ms": "-1",
+		"file.delete.delay.ms": "500",
+	}
+	maps.Copy(all, settings)
+	t := kmsg.NewCreateTopicsRequestTopic()
+	t.Topic, t.NumPartitions, t.ReplicationFactor = name, int32(partitions), int16(len(c.Brokers))
+	for _, key := range slices.Sorted(maps.Keys(all)) {
+		kv := kmsg.NewCreateTopicsRequestTopicConfig()
+		kv.Name, kv.Value = key, kmsg.StringPtr(all[key])
+		t.Configs = append(t.Configs, kv)
+	}
+	req := kmsg.NewPtrCreateTopicsRequest()
+	req.TimeoutMillis, req.Topics = 30_000, append(req.Topics, t)
+	resp, err := req.RequestWith(ctx, c.Client())
+	if err != nil {
+		return [16]byte{}, fmt.Errorf("make topic %s: %w", name, err)
+	}
+	got := resp.Topics[0]
+	if err := kerr.ErrorForCode(got.ErrorCode); err != nil {
+		why := ""
+		if got.ErrorMessage != nil {
+			why = *got.ErrorMessage
+		}
+		return [16]byte{}, fmt.Errorf("make topic %s: %w: %s", name, err, why)
+	}
+	return got.TopicID, nil
+}
+
+// Produce appends n records of 400 bytes to a partition, each in a batch of its own.
+func (c *KafkaCluster) Produce(ctx context.Context, topic string, partition int32, n int) error {
+	for i := range n {
+		r := &kgo.Record{Topic: topic, Partition: partition, Key: []byte(strconv.Itoa(i)), Value: bytes.Repeat([]byte("x"), 400)}
+		if err := c.Client().ProduceSync(ctx, r).FirstErr(); err != nil {
+			return fmt.Errorf("produce to %s-%d: %w", topic, partition, err)
+		}
+	}
+	return nil
+}
+
+// ListOffset asks the leader of a partition for the offset at a timestamp, or for one of Latest, Earliest and so on; -1 is none.
+func (c *KafkaCluster) ListOffset(ctx context.Context, topic string, partition int32, at int64) (int64, error) {
+	p := kmsg.NewListOffsetsRequestTopicPartition()
+	p.Partition, p.Timestamp = partition, at
+	t := kmsg.NewListOffsetsRequestTopic()
+	t.Topic, t.Partitions = topic, append(t.Partitions, p)
+	req := kmsg.NewPtrListOffsetsRequest()
+	req.Topics = append(req.Topics, t)
+	resp, err := req.RequestWith(ctx, c.Client())
+	if err != nil {
+		return 0, err
+	}
+	if len(resp.Topics) != 1 || len(resp.Topics[0].Partitions) != 1 {
+		return 0, errors.New("the answer is about other partitions than were asked for")
+	}
+	got := resp.Topics[0].Partitions[0]
+	return got.Offset, kerr.ErrorForCode(got.ErrorCode)
+}
+
+// WaitTiered waits until a partition has been moved to the tier up to an offset, and returns how far it is.
+func (c *KafkaCluster) WaitTiered(ctx context.Context, topic string, partition int32, offset int64) (int64, error) {
+	tick := time.NewTicker(100 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		at, err := c.ListOffset(ctx, topic, partition, LatestTiered)
+		if err == nil && at >= offset {
+			return at, nil
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return at, fmt.Errorf("%s-%d is tiered up to %d, want %d: %w", topic, partition, at, offset, errors.Join(ctx.Err(), err))
+		}
+	}
+}
