@@ -6,6 +6,8 @@ import (
 	"io"
 	"log/slog"
 	"net/http"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -231,6 +233,53 @@ func TestTokens_GoThroughTheWrappedTransport(t *testing.T) {
 	d = open(t, Options{Container: "box", Account: "acc", MaxAttempts: 1}, w.env())
 	if _, err := d.Stat(t.Context(), "k"); !errors.Is(err, backends.Unauthenticated) || strings.Contains(err.Error(), plantedSecret) {
 		t.Errorf("refused: %v", err)
+	}
+}
+
+// TestTokens_OfWorkloadsAndMachines: without a secret of its own a pod has a token of its service account, a machine its metadata service.
+func TestTokens_OfWorkloadsAndMachines(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "federated")
+	if err := os.WriteFile(file, []byte("the-assertion"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	const tenant = "11111111-1111-1111-1111-111111111111"
+	for name, host := range map[string]string{"WorkloadIdentityCredential": "login.microsoftonline.com", "ManagedIdentityCredential": "169.254.169.254"} {
+		t.Run(name, func(t *testing.T) {
+			for k, v := range map[string]string{
+				"AZURE_TOKEN_CREDENTIALS": name, "AZURE_TENANT_ID": tenant, "AZURE_CLIENT_ID": "22222222-2222-2222-2222-222222222222",
+				"AZURE_CLIENT_SECRET": "", "AZURE_FEDERATED_TOKEN_FILE": file, "AZURE_AUTHORITY_HOST": "", "IDENTITY_ENDPOINT": "", "MSI_ENDPOINT": "",
+			} {
+				t.Setenv(k, v)
+			}
+			asked := false
+			w := new(wire)
+			w.act = func(_ int, req *http.Request, _ http.RoundTripper) (*http.Response, error) {
+				body := `{"token_type":"Bearer","expires_in":"3600","expires_on":"4102444800","resource":"https://storage.azure.com","access_token":"the-token"}`
+				switch {
+				case req.URL.Host == "acc.blob.core.windows.net":
+					if got := req.Header.Get("Authorization"); got != "Bearer the-token" {
+						return forge(req, 401, "InvalidAuthenticationInfo", "WWW-Authenticate", "Bearer authorization_uri=https://login.microsoftonline.com/"+tenant+"/oauth2/authorize resource_id=https://storage.azure.com"), nil
+					}
+					return forge(req, 404, "BlobNotFound"), nil
+				case strings.Contains(req.URL.Path, "openid-configuration"):
+					body = `{"token_endpoint":"https://login.microsoftonline.com/` + tenant + `/oauth2/v2.0/token","authorization_endpoint":"https://login.microsoftonline.com/a","issuer":"https://login.microsoftonline.com/` + tenant + `/v2.0"}`
+				case strings.Contains(req.URL.Path, "discovery"):
+					body = `{"tenant_discovery_endpoint":"https://login.microsoftonline.com/` + tenant + `/v2.0/.well-known/openid-configuration","api-version":"1.1","metadata":[]}`
+				default:
+					asked = asked || req.URL.Host == host
+				}
+				resp := forge(req, 200, "", "Content-Type", "application/json")
+				resp.Body = io.NopCloser(strings.NewReader(body))
+				return resp, nil
+			}
+			d := open(t, Options{Container: "box", Account: "acc", MaxAttempts: 1}, w.env())
+			if _, err := d.Stat(t.Context(), "k"); !errors.Is(err, backends.NotFound) {
+				t.Errorf("got %v", err)
+			}
+			if !asked {
+				t.Errorf("nobody asked %s for a token: %v", host, w.log())
+			}
+		})
 	}
 }
 

@@ -235,7 +235,10 @@ func refine(e *backends.Error, s step) {
 // hint says what to do, where that is a setting or a permission.
 func (d *Driver) hint(e *backends.Error, s step, fault httpstore.Fault) {
 	text := ""
+	_, forToken := errors.AsType[*tokenError](e.Err)
 	switch {
+	case forToken && fault != httpstore.NoFault:
+		text = fmt.Sprintf("who gives tokens cannot be reached, see %s, %s and %s", keyPath, keyJSON, keyDefault)
 	case fault == httpstore.Certificate:
 		text = fmt.Sprintf("the server's certificate or protocol is not accepted, see %s, %s and %s", keyCAFile, keyVerify, keyEndpoint)
 	case fault == httpstore.HostName:
