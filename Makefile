@@ -44,4 +44,4 @@ fuzz: ## each fuzz target for FUZZTIME (60s)
 	@scripts/fuzz.sh $(FUZZTIME)
 
 clean: ## remove what was built here; the cache of tools stays
-	rm -rf bin dist compat/java/target
+	rm -rf bin dist compat/java/target kafka-plugin/target

@@ -1,23 +1,17 @@
 package compat
 
 import (
-	"crypto/sha256"
-	"encoding/hex"
 	"encoding/json"
-	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strconv"
 	"strings"
-	"sync"
 	"testing"
 
-	"github.com/tierkit/tierkit/internal/need"
+	"github.com/tierkit/tierkit/internal/testbed"
 	"github.com/tierkit/tierkit/remotelog"
 )
-
-const howToGetJava = "install a JDK, 17 or newer, and Maven (Debian: apt-get install default-jdk maven; macOS: brew install openjdk maven)"
 
 // job is one segment for the reader to read; Job.java describes the fields.
 type job struct {
@@ -74,66 +68,10 @@ func (o outcome) root() string {
 // indexTypes are the reader's names of the indexes, Kafka's own.
 var indexTypes = []string{"OFFSET", "TIMESTAMP", "PRODUCER_SNAPSHOT", "LEADER_EPOCH", "TRANSACTION"}
 
-// sourcesHash names a state of the reader's sources.
-func sourcesHash(t *testing.T) string {
-	t.Helper()
-	h := sha256.New()
-	add := func(file string) {
-		text, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
-		h.Write([]byte(filepath.ToSlash(file) + "\n"))
-		h.Write(text)
-	}
-	add(filepath.Join("java", "pom.xml"))
-	err := filepath.WalkDir(filepath.Join("java", "src"), func(file string, d fs.DirEntry, err error) error {
-		if err == nil && d.Type().IsRegular() {
-			add(file)
-		}
-		return err
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return hex.EncodeToString(h.Sum(nil))[:16]
-}
-
-// building keeps two tests from building at once; two processes may, the first one to finish wins.
-var building sync.Mutex
-
 // buildReader returns the directory of the built reader: classes/ and lib/.
 func buildReader(t *testing.T) string {
 	t.Helper()
-	need.Command(t, "java", howToGetJava)
-	maven := need.Command(t, "mvn", howToGetJava)
-	building.Lock()
-	defer building.Unlock()
-	cache := filepath.Join(need.CacheDir(t), "compat-reader")
-	dir := filepath.Join(cache, sourcesHash(t))
-	if _, err := os.Stat(dir); err == nil {
-		return dir
-	}
-	if err := os.MkdirAll(cache, 0o755); err != nil {
-		t.Fatal(err)
-	}
-	partial, err := os.MkdirTemp(cache, "partial.") //nolint:usetesting // beside its final place, so that a rename can move it
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = os.RemoveAll(partial) }() // nothing there once it is moved
-	t.Logf("building the reader into %s", dir)
-	cmd := exec.CommandContext(t.Context(), maven, "-B", "-ntp", "-q", "-Dstyle.color=never", "-f", filepath.Join("java", "pom.xml"),
-		"-Dout="+partial, "process-classes")
-	if out, err := cmd.CombinedOutput(); err != nil {
-		t.Fatalf("building the reader: %v\n%s", err, out)
-	}
-	if err := os.Rename(partial, dir); err != nil {
-		if _, there := os.Stat(dir); there != nil {
-			t.Fatal(err)
-		}
-	}
-	return dir
+	return testbed.MavenBuild(t, "java", "process-classes")
 }
 
 // runReader reads all jobs in one JVM and returns what came of them: job id, then "log", "range-0" and so on, or an index type.
@@ -152,7 +90,8 @@ func runReader(t *testing.T, jobs []job) map[string]map[string]outcome {
 	classpath := filepath.Join(reader, "classes") + string(filepath.ListSeparator) + filepath.Join(reader, "lib", "*")
 	// One damaged object makes the reader ask for a gigabyte, and it must get it, as the plug-in did, to fail where the plug-in
 	// failed.
-	cmd := exec.CommandContext(t.Context(), need.Command(t, "java", howToGetJava), "-Xmx1600m", "-XX:+UseSerialGC",
+	java, _ := testbed.Java(t)
+	cmd := exec.CommandContext(t.Context(), java, "-Xmx1600m", "-XX:+UseSerialGC",
 		"-Dfile.encoding=UTF-8", "-cp", classpath, "io.github.tierkit.compat.Main", in, out)
 	if text, err := cmd.CombinedOutput(); err != nil {
 		t.Fatalf("the reader: %v\n%s", err, text)

@@ -17,6 +17,7 @@ stage_tools() {
 	for set in linters minio seaweedfs versitygw azurite fakegcs; do scripts/tools.sh "$set" >/dev/null & pids+=($!); done
 	go test -count=1 -run '^TestReader_Builds$' ./compat & pids+=($!)
 	go test -count=1 -run '^TestKafka_Installs$' ./internal/testbed & pids+=($!)
+	go test -count=1 -run '^TestJar_FitsEveryBroker$' ./kafka-plugin & pids+=($!)
 	go mod download & pids+=($!)
 	for pid in "${pids[@]}"; do wait "$pid" || bad=1; done
 	return $bad

@@ -48,6 +48,7 @@ var layerOf = []struct{ pattern, layer string }{
 	{"internal/arch", "test support"},
 	{"internal/golden/aiven", "test support"},
 	{"compat", "test support"},
+	{"kafka-plugin", "test support"},
 	{"test/...", "test support"},
 	{"internal/...", "internal"},
 }

@@ -1,0 +1,16 @@
+package io.github.tierkit.kafka;
+
+import java.io.Closeable;
+import java.io.IOException;
+
+/** The process that does the work: one that the plug-in supervises, or one that somebody else runs. */
+interface Daemon extends Closeable {
+    /** Where it is now. An IOException: nowhere at the moment. */
+    Endpoint endpoint() throws IOException;
+
+    /** Where it is after it refused the token of an endpoint: another one if the token or the place has changed. */
+    Endpoint afterRefusal(Endpoint refused) throws IOException;
+
+    @Override
+    void close();
+}

@@ -1,0 +1,43 @@
+package io.github.tierkit.kafka;
+
+import java.io.IOException;
+import java.util.Locale;
+import org.apache.kafka.server.log.remote.storage.RemoteLogSegmentMetadata;
+import org.apache.kafka.server.log.remote.storage.RemoteStorageManager.IndexType;
+
+/** An index, whole. When it breaks it is asked for again and what was read already is skipped: an index never changes. */
+final class IndexStream extends DaemonStream {
+    private final Client client;
+    private final String path;
+    private final byte[] request;
+    private long end = -1; // not known yet
+
+    IndexStream(Client client, RemoteLogSegmentMetadata md, IndexType type, long limitMs, Retry retry, Metrics.Operation metrics)
+            throws ReflectiveOperationException {
+        super(0, limitMs, retry, metrics);
+        this.client = client;
+        this.path = "/v1/index/" + type.name().toLowerCase(Locale.ROOT).replace('_', '-');
+        this.request = Json.bytes(Segments.request(md));
+    }
+
+    @Override
+    Body request(long position, Deadline deadline) throws IOException {
+        Body body = client.open(path, request, deadline);
+        try {
+            if (end >= 0 && body.left() != end) {
+                throw new DaemonException(DaemonException.UNKNOWN, "an index of " + end + " bytes has " + body.left() + " when asked for again", false);
+            }
+            end = body.left();
+            body.skip(position, deadline);
+            return body;
+        } catch (IOException | RuntimeException e) {
+            body.abandon();
+            throw e;
+        }
+    }
+
+    @Override
+    long end() {
+        return end;
+    }
+}

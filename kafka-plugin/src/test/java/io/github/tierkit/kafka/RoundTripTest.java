@@ -1,0 +1,156 @@
+package io.github.tierkit.kafka;
+
+import static org.junit.jupiter.api.Assertions.assertArrayEquals;
+import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertFalse;
+import static org.junit.jupiter.api.Assertions.assertThrows;
+import static org.junit.jupiter.api.Assertions.assertTrue;
+
+import java.io.IOException;
+import java.io.InputStream;
+import java.nio.file.Path;
+import java.util.Arrays;
+import java.util.List;
+import java.util.Map;
+import java.util.Optional;
+import org.apache.kafka.server.log.remote.storage.RemoteLogSegmentMetadata.CustomMetadata;
+import org.apache.kafka.server.log.remote.storage.RemoteResourceNotFoundException;
+import org.apache.kafka.server.log.remote.storage.RemoteStorageException;
+import org.apache.kafka.server.log.remote.storage.RemoteStorageManager.IndexType;
+import org.junit.jupiter.api.Test;
+import org.junit.jupiter.api.io.TempDir;
+import org.junit.jupiter.params.ParameterizedTest;
+import org.junit.jupiter.params.provider.ValueSource;
+
+class RoundTripTest {
+    @TempDir
+    Path dir;
+
+    @ParameterizedTest
+    @ValueSource(booleans = {false, true})
+    void copyThenReadThenDelete(boolean streamed) throws Exception {
+        try (Bench b = new Bench(dir).configured()) {
+            b.daemon.stream = streamed;
+            b.daemon.customMetadata = new byte[] {1, 2, 3};
+            Sample s = new Sample(dir, 6 << 20, true);
+            Optional<CustomMetadata> custom = b.rsm.copyLogSegmentData(s.md, s.data);
+            assertArrayEquals(new byte[] {1, 2, 3}, custom.orElseThrow().value());
+            try (InputStream in = b.rsm.fetchLogSegment(s.finished(custom), 0)) {
+                assertArrayEquals(s.log, in.readAllBytes());
+            }
+            for (Map.Entry<IndexType, byte[]> e : s.indexes.entrySet()) {
+                try (InputStream in = b.rsm.fetchIndex(s.finished(custom), e.getKey())) {
+                    assertArrayEquals(e.getValue(), in.readAllBytes(), e.getKey().toString());
+                }
+            }
+            b.rsm.deleteLogSegmentData(s.finished(custom));
+            assertFalse(b.daemon.store.containsKey(s.id()));
+        }
+    }
+
+    @Test
+    void noCustomMetadataIsEmpty() throws Exception {
+        try (Bench b = new Bench(dir).configured()) {
+            Sample s = new Sample(dir, 10, false);
+            assertEquals(Optional.empty(), b.rsm.copyLogSegmentData(s.md, s.data));
+        }
+    }
+
+    @Test
+    void anEmptyLog() throws Exception {
+        try (Bench b = new Bench(dir).configured()) {
+            b.daemon.stream = true;
+            Sample s = new Sample(dir, 0, false);
+            b.rsm.copyLogSegmentData(s.md, s.data);
+            try (InputStream in = b.rsm.fetchLogSegment(s.finished(), 0)) {
+                assertEquals(-1, in.read());
+            }
+        }
+    }
+
+    @Test
+    void rangesAreInclusiveAndClipped() throws Exception {
+        try (Bench b = new Bench(dir).configured()) {
+            Sample s = new Sample(dir, 1000, false);
+            s.into(b.daemon);
+            for (int[] r : new int[][] {{0, 0}, {3, 7}, {0, 999}, {990, 5000}, {999, Integer.MAX_VALUE}}) {
+                try (InputStream in = b.rsm.fetchLogSegment(s.finished(), r[0], r[1])) {
+                    assertArrayEquals(Arrays.copyOfRange(s.log, r[0], (int) Math.min(r[1] + 1L, 1000)), in.readAllBytes());
+                }
+            }
+            try (InputStream in = b.rsm.fetchLogSegment(s.finished(), 1000)) {
+                assertEquals(-1, in.read());
+            }
+            for (int[] r : new int[][] {{-1, 3}, {5, 4}, {1001, 2000}}) {
+                assertThrows(RemoteStorageException.class, () -> b.rsm.fetchLogSegment(s.finished(), r[0], r[1]));
+            }
+        }
+    }
+
+    @Test
+    void windowsAndEarlyClose() throws Exception {
+        try (Bench b = new Bench(dir).configured()) {
+            Sample s = new Sample(dir, 12 << 20, false);
+            s.into(b.daemon);
+            for (int i = 0; i < 5; i++) { // as a broker does: 1 MiB and a little, then close
+                try (InputStream in = b.rsm.fetchLogSegment(s.finished(), 0)) {
+                    assertArrayEquals(Arrays.copyOf(s.log, (1 << 20) + 5000), in.readNBytes((1 << 20) + 5000));
+                }
+            }
+            assertEquals(5, b.daemon.log.size(), "one request for each");
+            assertEquals(1, b.daemon.connections, "closing early keeps the connection");
+            try (InputStream in = b.rsm.fetchLogSegment(s.finished(), 0)) {
+                assertArrayEquals(s.log, in.readAllBytes());
+            }
+            assertEquals(5 + 4, b.daemon.log.size(), "windows of 1 MiB + 64 KiB, then 4 MiB");
+            InputStream closed = b.rsm.fetchLogSegment(s.finished(), 0);
+            closed.close();
+            closed.close();
+            assertThrows(IOException.class, closed::read);
+        }
+    }
+
+    @Test
+    void absentIsNotFoundOnlyWhereThatIsHarmless() throws Exception {
+        try (Bench b = new Bench(dir).configured()) {
+            Sample s = new Sample(dir, 10, false);
+            s.into(b.daemon);
+            assertThrows(RemoteResourceNotFoundException.class, () -> b.rsm.fetchIndex(s.finished(), IndexType.TRANSACTION));
+            b.daemon.store.clear();
+            RemoteStorageException e = assertThrows(RemoteStorageException.class, () -> b.rsm.fetchIndex(s.finished(), IndexType.TRANSACTION));
+            assertFalse(e instanceof RemoteResourceNotFoundException, "a missing manifest does not mean: no aborted transactions");
+            for (IndexType type : List.of(IndexType.OFFSET, IndexType.TIMESTAMP, IndexType.PRODUCER_SNAPSHOT, IndexType.LEADER_EPOCH)) {
+                assertThrows(RemoteResourceNotFoundException.class, () -> b.rsm.fetchIndex(s.finished(), type));
+            }
+            assertThrows(RemoteResourceNotFoundException.class, () -> b.rsm.fetchLogSegment(s.finished(), 0));
+            b.rsm.deleteLogSegmentData(s.finished());
+        }
+    }
+
+    @Test
+    void nothingUncheckedWhateverIsPassed() throws Exception {
+        RemoteStorageManager rsm = new RemoteStorageManager();
+        Sample s = new Sample(dir, 10, false);
+        rsm.close();
+        assertThrows(RemoteStorageException.class, () -> rsm.fetchLogSegment(s.md, 0));
+        try (Bench b = new Bench(dir).configured()) {
+            assertThrows(RemoteStorageException.class, () -> b.rsm.copyLogSegmentData(null, null));
+            assertThrows(RemoteStorageException.class, () -> b.rsm.fetchLogSegment(null, 0));
+            assertThrows(RemoteStorageException.class, () -> b.rsm.fetchIndex(s.md, null));
+            assertThrows(RemoteStorageException.class, () -> b.rsm.deleteLogSegmentData(null));
+            assertTrue(b.daemon.log.isEmpty());
+        }
+    }
+
+    @Test
+    void theSegmentObjectIsComplete() throws Exception {
+        Sample s = new Sample(dir, 77, false);
+        Map<String, Object> j = Json.object(Json.bytes(Segments.json(s.finished(Optional.of(new CustomMetadata(new byte[] {(byte) 0xff, 0}))))));
+        assertEquals(Map.ofEntries(
+                Map.entry("topic", "orders"), Map.entry("topicId", s.md.topicIdPartition().topicId().toString()), Map.entry("partition", 0L),
+                Map.entry("segmentId", s.id()), Map.entry("startOffset", 0L), Map.entry("endOffset", 41L), Map.entry("maxTimestampMs", 1_700_000_000_000L),
+                Map.entry("brokerId", 1L), Map.entry("eventTimestampMs", 1_700_000_000_123L), Map.entry("segmentSizeInBytes", 77L),
+                Map.entry("state", "COPY_SEGMENT_FINISHED"), Map.entry("segmentLeaderEpochs", Map.of("0", 0L, "3", 17L)),
+                Map.entry("customMetadata", "/wA="), Map.entry("txnIdxEmpty", false)), j);
+    }
+}
