@@ -5,11 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"net/http"
 	"regexp"
 	"time"
 
 	"github.com/tierkit/tierkit/backends"
+	"github.com/tierkit/tierkit/conformance/fault"
 )
 
 // Harness connects the suite to one driver.
@@ -72,16 +72,14 @@ type Knobs struct {
 	Timeouts         func(d time.Duration) map[string]string // connect, answer and stall timeouts
 	MaxConns         func(n int) map[string]string
 	Attempts         func(n int) map[string]string
+	RetryDelay       func(longest time.Duration) map[string]string // between two attempts
 }
 
 // Dialect maps a request to a step name and forges the provider's errors.
-type Dialect interface {
-	Step(r *http.Request) string
-	Error(step string, kind ErrorKind) *http.Response
-}
+type Dialect = fault.Dialect
 
 // ErrorKind names an error that every provider has in some form.
-type ErrorKind string
+type ErrorKind = fault.ErrorKind
 
 // RawInspector sees what the driver would hide.
 type RawInspector interface {

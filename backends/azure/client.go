@@ -20,8 +20,8 @@ import (
 
 // Pauses between attempts. The SDK's own defaults begin at 0.8 s and go up to a minute.
 const (
-	retryDelay    = 200 * time.Millisecond
-	maxRetryDelay = 5 * time.Second
+	retryDelay        = 200 * time.Millisecond // the first
+	defaultRetryDelay = 5 * time.Second        // the longest
 )
 
 // sender is the SDK's way to the network, for token requests too. It follows no redirects, and its errors hold no URL: a URL may hold a signature.
@@ -65,7 +65,7 @@ func (o *Options) newClient(t http.RoundTripper, env backends.Env) (*container.C
 	opts := &container.ClientOptions{ClientOptions: azcore.ClientOptions{
 		Transport: sender{httpstore.Transport{Next: t}},
 		Telemetry: policy.TelemetryOptions{ApplicationID: env.UserAgent},
-		Retry:     policy.RetryOptions{MaxRetries: int32(o.MaxAttempts - 1), RetryDelay: retryDelay, MaxRetryDelay: maxRetryDelay},
+		Retry:     policy.RetryOptions{MaxRetries: int32(o.MaxAttempts - 1), RetryDelay: min(retryDelay, o.RetryDelay), MaxRetryDelay: o.RetryDelay},
 	}}
 	if o.MaxAttempts == 1 {
 		opts.Retry.MaxRetries = -1 // 0 would be the SDK's default

@@ -27,6 +27,7 @@ const (
 	keyStall       = "storage.azure.stall.timeout"             //
 	keyConnect     = "storage.azure.connect.timeout"           //
 	keyAttempts    = "storage.azure.max.attempts"              //
+	keyRetryDelay  = "storage.azure.max.retry.delay"           //
 	keyMaxConns    = "storage.azure.max.connections"           //
 	keyCAFile      = "storage.azure.ca.file"                   //
 	keyVerify      = "storage.azure.certificate.check.enabled" //
@@ -83,7 +84,8 @@ func requestSettings() []backends.Setting {
 		{Name: keyHeader, Type: backends.TypeDuration, Default: "30s", Min: "1ms", Doc: "How long the answer's header may take after the request was sent."},
 		{Name: keyStall, Type: backends.TypeDuration, Default: "30s", Min: "1ms", Doc: "How long no byte may move, in either direction."},
 		{Name: keyConnect, Type: backends.TypeDuration, Default: "5s", Min: "1ms", Doc: "How long a connection may take."},
-		{Name: keyAttempts, Type: backends.TypeInt, Default: "5", Min: "1", Max: "100", Doc: "How often a request is sent at most. Pauses between attempts grow up to 5 s."},
+		{Name: keyAttempts, Type: backends.TypeInt, Default: "5", Min: "1", Max: "100", Doc: "How often a request is sent at most. Pauses between attempts grow."},
+		{Name: keyRetryDelay, Type: backends.TypeDuration, Default: "5s", Min: "1ms", Doc: "How long the pause between two attempts becomes at most."},
 		{Name: keyMaxConns, Type: backends.TypeInt, Default: "128", Min: "1", Max: "10000", Doc: "How many connections are open at the same time at most."},
 		{Name: keyCAFile, Type: backends.TypeFile, Doc: "Certificates in PEM form that are trusted beside those of the system."},
 		{Name: keyVerify, Type: backends.TypeBool, Default: "true", Doc: "Whether the server's certificate is checked. `false` lets anybody on the way read and change everything."},
@@ -96,7 +98,7 @@ func parse(c *backends.Config) (Options, error) {
 		ConnectionString: c.Secret(keyConnection), Endpoint: c.String(keyEndpoint),
 		BlockBytes: c.Bytes(keyBlockSize), Concurrency: int(c.Int(keyConcurrency)), Checksum: c.String(keyChecksum), Tier: c.String(keyTier),
 		ResponseTimeout: c.Duration(keyHeader), StallTimeout: c.Duration(keyStall), ConnectTimeout: c.Duration(keyConnect),
-		MaxAttempts: int(c.Int(keyAttempts)), MaxConns: int(c.Int(keyMaxConns)), CAFile: c.File(keyCAFile), SkipVerify: !c.Bool(keyVerify),
+		MaxAttempts: int(c.Int(keyAttempts)), RetryDelay: c.Duration(keyRetryDelay), MaxConns: int(c.Int(keyMaxConns)), CAFile: c.File(keyCAFile), SkipVerify: !c.Bool(keyVerify),
 	}
 	var proxyErr error
 	o.Proxy, proxyErr = proxyurl.Parse(c)

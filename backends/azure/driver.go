@@ -44,6 +44,7 @@ type Options struct {
 
 	ResponseTimeout, StallTimeout, ConnectTimeout time.Duration
 	MaxAttempts                                   int
+	RetryDelay                                    time.Duration // the longest between two attempts
 	MaxConns                                      int
 	CAFile                                        string
 	SkipVerify                                    bool
@@ -59,6 +60,9 @@ func (o *Options) withDefaults() {
 	}
 	if o.MaxAttempts <= 0 {
 		o.MaxAttempts = defaultAttempts
+	}
+	if o.RetryDelay <= 0 {
+		o.RetryDelay = defaultRetryDelay
 	}
 }
 

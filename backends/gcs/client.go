@@ -22,8 +22,8 @@ import (
 
 // Pauses between attempts.
 const (
-	retryDelay    = 200 * time.Millisecond
-	maxRetryDelay = 5 * time.Second
+	retryDelay        = 200 * time.Millisecond // the first
+	defaultRetryDelay = 5 * time.Second        // the longest
 )
 
 func (o *Options) newTransport(env backends.Env) (*transport.Transport, error) {
@@ -53,7 +53,7 @@ func (o *Options) newClient(ctx context.Context, t http.RoundTripper, s *source,
 	// Without limits the SDK tries for ever. Always: a Put that is repeated stores the same bytes, a Delete deletes what is to be gone.
 	c.SetRetry(
 		storage.WithPolicy(storage.RetryAlways), storage.WithMaxAttempts(o.MaxAttempts), storage.WithMaxRetryDuration(o.RetryDeadline),
-		storage.WithBackoff(gax.Backoff{Initial: retryDelay, Max: maxRetryDelay, Multiplier: 2}), storage.WithErrorFunc(retryable),
+		storage.WithBackoff(gax.Backoff{Initial: min(retryDelay, o.RetryDelay), Max: o.RetryDelay, Multiplier: 2}), storage.WithErrorFunc(retryable),
 	)
 	return c, nil
 }

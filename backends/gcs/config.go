@@ -14,23 +14,24 @@ import (
 
 // The settings. Those marked A are Aiven's.
 const (
-	keyBucket    = "storage.gcs.bucket.name"                 // A
-	keyEndpoint  = "storage.gcs.endpoint.url"                // A
-	keyChunkSize = "storage.gcs.resumable.upload.chunk.size" // A
-	keyJSON      = "storage.gcs.credentials.json"            // A
-	keyPath      = "storage.gcs.credentials.path"            // A
-	keyDefault   = "storage.gcs.credentials.default"         // A
-	keyClass     = "storage.gcs.storage.class"               //
-	keyProject   = "storage.gcs.user.project"                //
-	keyDeadline  = "storage.gcs.retry.deadline"              //
-	keyTransfer  = "storage.gcs.chunk.timeout"               //
-	keyHeader    = "storage.gcs.response.timeout"            //
-	keyStall     = "storage.gcs.stall.timeout"               //
-	keyConnect   = "storage.gcs.connect.timeout"             //
-	keyAttempts  = "storage.gcs.max.attempts"                //
-	keyMaxConns  = "storage.gcs.max.connections"             //
-	keyCAFile    = "storage.gcs.ca.file"                     //
-	keyVerify    = "storage.gcs.certificate.check.enabled"   //
+	keyBucket     = "storage.gcs.bucket.name"                 // A
+	keyEndpoint   = "storage.gcs.endpoint.url"                // A
+	keyChunkSize  = "storage.gcs.resumable.upload.chunk.size" // A
+	keyJSON       = "storage.gcs.credentials.json"            // A
+	keyPath       = "storage.gcs.credentials.path"            // A
+	keyDefault    = "storage.gcs.credentials.default"         // A
+	keyClass      = "storage.gcs.storage.class"               //
+	keyProject    = "storage.gcs.user.project"                //
+	keyDeadline   = "storage.gcs.retry.deadline"              //
+	keyTransfer   = "storage.gcs.chunk.timeout"               //
+	keyHeader     = "storage.gcs.response.timeout"            //
+	keyStall      = "storage.gcs.stall.timeout"               //
+	keyConnect    = "storage.gcs.connect.timeout"             //
+	keyAttempts   = "storage.gcs.max.attempts"                //
+	keyRetryDelay = "storage.gcs.max.retry.delay"             //
+	keyMaxConns   = "storage.gcs.max.connections"             //
+	keyCAFile     = "storage.gcs.ca.file"                     //
+	keyVerify     = "storage.gcs.certificate.check.enabled"   //
 )
 
 // Factory returns the driver's entry for a Registry.
@@ -73,7 +74,8 @@ func storeSettings() []backends.Setting {
 
 func requestSettings() []backends.Setting {
 	return append([]backends.Setting{
-		{Name: keyAttempts, Type: backends.TypeInt, Default: "5", Min: "1", Max: "100", Doc: "How often a request is sent at most; of an upload, how often without progress. Pauses between attempts grow up to 5 s."},
+		{Name: keyAttempts, Type: backends.TypeInt, Default: "5", Min: "1", Max: "100", Doc: "How often a request is sent at most; of an upload, how often without progress. Pauses between attempts grow."},
+		{Name: keyRetryDelay, Type: backends.TypeDuration, Default: "5s", Min: "1ms", Doc: "How long the pause between two attempts becomes at most."},
 		{Name: keyDeadline, Type: backends.TypeDuration, Default: "2m", Min: "1s", Doc: "After how long a request, or one piece of an upload, is not tried again."},
 		{Name: keyTransfer, Type: backends.TypeDuration, Default: "1m", Min: "1s", Doc: "How long one attempt to send a piece of an upload may take."},
 		{Name: keyHeader, Type: backends.TypeDuration, Default: "30s", Min: "1ms", Doc: "How long the answer's header may take after the request was sent."},
@@ -91,7 +93,7 @@ func parse(c *backends.Config) (Options, error) {
 		CredentialsJSON: c.Secret(keyJSON), CredentialsFile: c.File(keyPath), Anonymous: c.IsSet(keyDefault) && !c.Bool(keyDefault),
 		StorageClass: c.String(keyClass), UserProject: c.String(keyProject), RetryDeadline: c.Duration(keyDeadline), ChunkTimeout: c.Duration(keyTransfer),
 		ResponseTimeout: c.Duration(keyHeader), StallTimeout: c.Duration(keyStall), ConnectTimeout: c.Duration(keyConnect),
-		MaxAttempts: int(c.Int(keyAttempts)), MaxConns: int(c.Int(keyMaxConns)), CAFile: c.File(keyCAFile), SkipVerify: !c.Bool(keyVerify),
+		MaxAttempts: int(c.Int(keyAttempts)), RetryDelay: c.Duration(keyRetryDelay), MaxConns: int(c.Int(keyMaxConns)), CAFile: c.File(keyCAFile), SkipVerify: !c.Bool(keyVerify),
 	}
 	var err error
 	o.Proxy, err = proxyurl.Parse(c)

@@ -47,6 +47,7 @@ type Options struct {
 	MaxAttempts                                   int
 	RetryDeadline, ChunkTimeout                   time.Duration
 	ResponseTimeout, StallTimeout, ConnectTimeout time.Duration
+	RetryDelay                                    time.Duration // the longest between two attempts
 	MaxConns                                      int
 	CAFile                                        string
 	SkipVerify                                    bool
@@ -60,6 +61,9 @@ func (o *Options) withDefaults() {
 	o.ChunkBytes = (o.ChunkBytes + chunkUnit - 1) / chunkUnit * chunkUnit
 	if o.MaxAttempts <= 0 {
 		o.MaxAttempts = defaultAttempts
+	}
+	if o.RetryDelay <= 0 {
+		o.RetryDelay = defaultRetryDelay
 	}
 	if o.RetryDeadline <= 0 {
 		o.RetryDeadline = defaultRetryDeadline

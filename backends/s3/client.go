@@ -24,8 +24,8 @@ import (
 	"github.com/tierkit/tierkit/internal/transport"
 )
 
-// maxBackoff bounds the pause between two attempts.
-const maxBackoff = 5 * time.Second
+// defaultRetryDelay bounds the pause between two attempts.
+const defaultRetryDelay = 5 * time.Second
 
 // holder is the HTTP client of all requests, those for tokens included. It is filled once the SDK's configuration is loaded, which tells the
 // certificates of AWS_CA_BUNDLE.
@@ -121,9 +121,13 @@ func (o *Options) retryer() aws.Retryer {
 	if attempts <= 0 {
 		attempts = defaultAttempts
 	}
+	longest := o.RetryDelay
+	if longest <= 0 {
+		longest = defaultRetryDelay
+	}
 	return retry.NewStandard(func(so *retry.StandardOptions) {
 		so.MaxAttempts = attempts
-		so.MaxBackoff = maxBackoff
+		so.MaxBackoff = longest
 		so.RateLimiter = ratelimit.None
 		so.Retryables = append([]retry.IsErrorRetryable{retry.IsErrorRetryableFunc(permanent)}, so.Retryables...)
 	})

@@ -36,6 +36,7 @@ const (
 	keyStall        = "storage.s3.stall.timeout"
 	keyConnect      = "storage.s3.connect.timeout"
 	keyAttempts     = "storage.s3.max.attempts"
+	keyRetryDelay   = "storage.s3.max.retry.delay"
 	keyMaxConns     = "storage.s3.max.connections"
 	keyCAFile       = "storage.s3.ca.file"
 	keyVerify       = "storage.aws.certificate.check.enabled"  // A
@@ -117,7 +118,8 @@ func requestSettings() []backends.Setting {
 		{Name: keyHeader, Type: backends.TypeDuration, Default: "30s", Min: "1ms", Doc: "How long the answer's header may take after the request was sent."},
 		{Name: keyStall, Type: backends.TypeDuration, Default: "30s", Min: "1ms", Doc: "How long no byte may move, in either direction."},
 		{Name: keyConnect, Type: backends.TypeDuration, Default: "5s", Min: "1ms", Doc: "How long a connection may take."},
-		{Name: keyAttempts, Type: backends.TypeInt, Default: "5", Min: "1", Max: "100", Doc: "How often a request is sent at most. Pauses between attempts grow up to 5 s."},
+		{Name: keyAttempts, Type: backends.TypeInt, Default: "5", Min: "1", Max: "100", Doc: "How often a request is sent at most. Pauses between attempts grow."},
+		{Name: keyRetryDelay, Type: backends.TypeDuration, Default: "5s", Min: "1ms", Doc: "How long the pause between two attempts becomes at most."},
 		{Name: keyMaxConns, Type: backends.TypeInt, Default: "128", Min: "1", Max: "10000", Doc: "How many connections are open at the same time at most."},
 		{Name: keyCAFile, Type: backends.TypeFile, Doc: "Certificates in PEM form that are trusted beside those of the system (or of `AWS_CA_BUNDLE`)."},
 		{Name: keyVerify, Type: backends.TypeBool, Default: "true", Doc: "Whether the server's certificate is checked. `false` lets anybody on the way read and change everything."},
@@ -153,7 +155,7 @@ func parse(c *backends.Config) (Options, error) {
 		Checksum: c.String(keyChecksum), CheckReads: c.Bool(keyCheck), SSE: c.String(keySSE), KMSKey: c.String(keyKMSKey),
 		DualStack: c.Bool(keyDualStack), FIPS: c.Bool(keyFIPS), RequesterPays: c.Bool(keyRequestPayer),
 		CallTimeout: c.Duration(keyCallTimeout), AttemptTimeout: c.Duration(keyTryTimeout), ResponseTimeout: c.Duration(keyHeader),
-		StallTimeout: c.Duration(keyStall), ConnectTimeout: c.Duration(keyConnect), MaxAttempts: int(c.Int(keyAttempts)),
+		StallTimeout: c.Duration(keyStall), ConnectTimeout: c.Duration(keyConnect), MaxAttempts: int(c.Int(keyAttempts)), RetryDelay: c.Duration(keyRetryDelay),
 		MaxConns: int(c.Int(keyMaxConns)), CAFile: c.File(keyCAFile), SkipVerify: !c.Bool(keyVerify),
 		Credentials: Credentials{
 			Class: c.String(keyClass), AccessKey: c.Secret(keyAccessKey), SecretKey: c.Secret(keySecretKey), SessionToken: c.Secret(keySession),

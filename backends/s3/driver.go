@@ -60,6 +60,7 @@ type Options struct {
 
 	ResponseTimeout, StallTimeout, ConnectTimeout time.Duration
 	MaxAttempts                                   int
+	RetryDelay                                    time.Duration // the longest between two attempts
 	MaxConns                                      int
 	CAFile                                        string
 	SkipVerify                                    bool

@@ -49,6 +49,9 @@ func drain(r *http.Request) {
 	}
 }
 
+// hasBody reports whether a request that goes out has a body. A ContentLength of 0 beside a Body means that its length is not known.
+func hasBody(r *http.Request) bool { return r.Body != nil && r.Body != http.NoBody }
+
 func closeBody(r *http.Request) {
 	if r.Body != nil {
 		_ = r.Body.Close() // a RoundTripper closes it in any case

@@ -50,7 +50,7 @@ func (a Reset) act(c *call, r *http.Request) (*http.Response, error) {
 	if a.Of == Response {
 		return c.cut(r, a.After, errReset("read"))
 	}
-	if r.Body == nil || r.Body == http.NoBody || r.ContentLength == 0 {
+	if !hasBody(r) {
 		return DropRequest{}.act(c, r)
 	}
 	after := a.After
@@ -117,7 +117,7 @@ func (a CleanEOF) act(c *call, r *http.Request) (*http.Response, error) {
 	return c.cut(r, a.After, io.EOF)
 }
 
-// cutting gives so many bytes and then an error.
+// cutting gives so many bytes and then an error, which also takes the place of an end before it: a length that is not known is not known to be short.
 type cutting struct {
 	io.ReadCloser
 	left int64
@@ -130,6 +130,9 @@ func (b *cutting) Read(p []byte) (int, error) {
 	}
 	n, err := b.ReadCloser.Read(p[:min(int64(len(p)), b.left)])
 	b.left -= int64(n)
+	if err == io.EOF {
+		err = b.err
+	}
 	return n, err
 }
 
@@ -148,10 +151,9 @@ func (a Corrupt) act(c *call, r *http.Request) (*http.Response, error) {
 		a.Xor = 1
 	}
 	if a.Of == Request {
-		out := r
-		if r.Body != nil && r.ContentLength > 0 {
-			out = r.WithContext(r.Context())
-			out.Body, out.GetBody = &flipping{ReadCloser: r.Body, left: a.Offset % r.ContentLength, xor: a.Xor}, nil
+		out, err := a.request(r)
+		if err != nil {
+			return nil, err
 		}
 		return c.next.RoundTrip(out)
 	}
@@ -165,6 +167,26 @@ func (a Corrupt) act(c *call, r *http.Request) (*http.Response, error) {
 	}
 	resp.Body = &flipping{ReadCloser: resp.Body, left: at, xor: a.Xor}
 	return resp, nil
+}
+
+// request is r with another body. One whose length is not known is read into memory.
+func (a Corrupt) request(r *http.Request) (*http.Request, error) {
+	if !hasBody(r) {
+		return r, nil
+	}
+	out := r.WithContext(r.Context())
+	out.GetBody = nil
+	if r.ContentLength > 0 {
+		out.Body = &flipping{ReadCloser: r.Body, left: a.Offset % r.ContentLength, xor: a.Xor}
+		return out, nil
+	}
+	data, err := io.ReadAll(r.Body)
+	_ = r.Body.Close() // read to its end
+	if len(data) > 0 {
+		data[a.Offset%int64(len(data))] ^= a.Xor
+	}
+	out.Body = &memory{left: data}
+	return out, err
 }
 
 type flipping struct {
@@ -209,7 +231,7 @@ func (Duplicate) act(c *call, r *http.Request) (*http.Response, error) {
 func again(r *http.Request, body []byte) *http.Request {
 	out := r.Clone(r.Context())
 	out.GetBody = nil
-	if r.Body != nil && r.Body != http.NoBody {
+	if hasBody(r) {
 		out.Body = &memory{left: body}
 	}
 	return out

@@ -124,7 +124,7 @@ func (c *call) paced(r *http.Request, of Side, p *pace) (*http.Response, error) 
 		resp.Body = p
 		return resp, nil
 	}
-	if r.Body == nil || r.Body == http.NoBody || r.ContentLength == 0 {
+	if !hasBody(r) {
 		return c.next.RoundTrip(r)
 	}
 	if r.ContentLength > 0 {
@@ -165,6 +165,12 @@ func (p *pace) Read(b []byte) (int, error) {
 	}
 	n, err := p.ReadCloser.Read(b)
 	p.after -= int64(n)
+	if err == io.EOF && p.stalls { // it was shorter: then at its end
+		p.stalls = false
+		if werr := p.wait(p.hold); werr != nil {
+			return n, werr
+		}
+	}
 	if p.rate > 0 && n > 0 {
 		if werr := p.wait(time.Duration(n) * time.Second / time.Duration(p.rate)); werr != nil {
 			return n, werr

@@ -22,7 +22,7 @@ var _ http.RoundTripper = (*Transport)(nil)
 func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	e, do := t.plan.begin(r)
 	out := r
-	if r.Body != nil && r.Body != http.NoBody {
+	if hasBody(r) {
 		out = r.WithContext(r.Context())
 		out.Body = &counted{ReadCloser: r.Body, saw: func(n int) { t.plan.update(e, func(e *Event) { e.Sent += int64(n) }) }, end: func() {}}
 	}
