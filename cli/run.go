@@ -112,7 +112,8 @@ func (a *app) root() *cobra.Command {
 	root.PersistentFlags().StringVar(&a.config, "config", "", "properties `FILE`: a broker's server.properties, or bare settings")
 	root.PersistentFlags().BoolVar(&a.json, "json", false, "print one JSON object per line")
 	for _, c := range []*cobra.Command{
-		a.demoCmd(), a.copyCmd(), a.lsCmd(), a.fetchCmd(), a.indexCmd(), a.readCmd(), a.deleteCmd(), a.inspectCmd(), a.metadataCmd(), a.configCmd(),
+		a.demoCmd(), a.copyCmd(), a.lsCmd(), a.fetchCmd(), a.indexCmd(), a.readCmd(), a.deleteCmd(), a.inspectCmd(), a.metadataCmd(),
+		a.conformanceCmd(), a.configCmd(),
 	} {
 		root.AddCommand(c)
 	}

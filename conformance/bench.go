@@ -10,6 +10,7 @@ import (
 	"math/rand/v2"
 	"net/http"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -310,7 +311,7 @@ func (b *Bench) pending(ctx context.Context, own *scoped) {
 				b.t.Errorf("list uploads after the case: %v", err)
 			}
 			for _, u := range ups {
-				b.t.Errorf("a pending upload is left: %+v", u)
+				b.leftUpload(ctx, own, u)
 			}
 		}
 	}
@@ -322,6 +323,22 @@ func (b *Bench) pending(ctx context.Context, own *scoped) {
 		for _, text := range left {
 			b.t.Errorf("left under the driver: %s", text)
 		}
+	}
+}
+
+// leftUpload reports an upload and removes it. In a place that is shared it does so only if the key says that it is the case's: there may be uploads
+// of others, and their keys may not be known.
+func (b *Bench) leftUpload(ctx context.Context, own *scoped, u backends.Upload) {
+	if b.r.h.Shared && u.Key == "" {
+		return
+	}
+	b.t.Errorf("a pending upload is left: %+v", u)
+	lister, ok := own.Driver.(backends.UploadLister)
+	if !ok || !strings.HasPrefix(u.Key, own.prefix) {
+		return
+	}
+	if err := lister.AbortUpload(ctx, u); err != nil {
+		b.t.Errorf("abort it after the case: %v", err)
 	}
 }
 

@@ -22,6 +22,9 @@ type Harness struct {
 	// Namespace and a slash.
 	Shared bool
 
+	// Prefix is put before the names of namespaces in a shared place: the part of a bucket in which the suite may write.
+	Prefix string
+
 	// Factory and Settings are for the cases about configuration, and for Open when it is nil. Settings must open a driver.
 	Factory  *backends.Factory
 	Settings map[string]string

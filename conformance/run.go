@@ -58,7 +58,7 @@ func prepare(ctx context.Context, h Harness) (*runner, error) {
 			random[11]++
 		}
 	}
-	r := &runner{h: h, id: "tk-" + hex.EncodeToString(random[:4]), now: time.Now} //nolint:forbidigo // the one place where the suite takes a clock
+	r := &runner{h: h, id: h.Prefix + "tk-" + hex.EncodeToString(random[:4]), now: time.Now} //nolint:forbidigo // the one place where the suite takes a clock
 	b := r.bench(ctx, job{}, nil)
 	d, err := h.Open(ctx, b.open(ClientOptions{}))
 	if err != nil {

@@ -5,9 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net/url"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/iotest"
@@ -152,6 +155,62 @@ func TestReport_CleansUpWhenItIsCancelled(t *testing.T) {
 	if err != nil || len(page.Infos) > 0 {
 		t.Errorf("left: %v, %v", page.Infos, err)
 	}
+}
+
+// A report is handed on: to a vendor, into an issue.
+func TestWire_ShowsNoSignature(t *testing.T) {
+	for in, want := range map[string]string{
+		"http://h/b/k?comp=block&sig=secret%3D&sv=1":            "/b/k?comp=block&sig=...&sv=1",
+		"http://h/k?X-Amz-Credential=a&X-Amz-Signature=b&x=1&y": "/k?X-Amz-Credential=...&X-Amz-Signature=...&x=1&y",
+		"http://h/a%2Fb?q=a%26sig":                              "/a%2Fb?q=a%26sig",
+		"http://h/":                                             "/",
+	} {
+		u, err := url.Parse(in)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := public(u); got != want {
+			t.Errorf("%s: got %s, want %s", in, got, want)
+		}
+	}
+}
+
+func TestReport_StaysBelowThePrefix(t *testing.T) {
+	var mu sync.Mutex
+	var outside []string
+	s := new(mem.Space)
+	h := Harness{Shared: true, Prefix: "tiered/", Only: regexp.MustCompile("^put/"), Open: func(context.Context, OpenOptions) (backends.Driver, error) {
+		return watching{s.Client(mem.Options{}), func(key string) {
+			mu.Lock()
+			defer mu.Unlock()
+			if !strings.HasPrefix(key, "tiered/tk-") {
+				outside = append(outside, key)
+			}
+		}}, nil
+	}}
+	n := 0
+	if err := Report(t.Context(), h, func(r Result) {
+		n++
+		if r.Outcome == Fail {
+			t.Errorf("%s", r)
+		}
+	}); err != nil || n == 0 {
+		t.Errorf("%v after %d results", err, n)
+	}
+	if len(outside) > 0 {
+		t.Errorf("put outside of the prefix: %q", outside)
+	}
+}
+
+// watching tells the keys of Puts.
+type watching struct {
+	backends.Driver
+	put func(key string)
+}
+
+func (w watching) Put(ctx context.Context, key string, body io.Reader, o backends.PutOptions) (backends.Info, error) {
+	w.put(key)
+	return w.Driver.Put(ctx, key, body, o)
 }
 
 func TestReport_SameSeedSameBytes(t *testing.T) {

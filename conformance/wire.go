@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"net/url"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -75,7 +77,7 @@ type logged struct {
 }
 
 func (l *logged) RoundTrip(r *http.Request) (*http.Response, error) {
-	e := &entry{req: Request{At: l.w.now().Sub(l.w.began), Method: r.Method, URL: r.URL.RequestURI()}}
+	e := &entry{req: Request{At: l.w.now().Sub(l.w.began), Method: r.Method, URL: public(r.URL)}}
 	if l.w.dialect != nil {
 		e.req.Step = l.w.dialect.Step(r)
 	}
@@ -105,6 +107,24 @@ func (l *logged) RoundTrip(r *http.Request) (*http.Response, error) {
 	e.req.Status = resp.StatusCode
 	resp.Body = &counted{resp.Body, &e.got}
 	return resp, nil
+}
+
+// public is the path and query of a request without what signs it: logs go into reports.
+func public(u *url.URL) string {
+	text := u.RequestURI()
+	path, query, found := strings.Cut(text, "?")
+	if !found {
+		return text
+	}
+	pairs := strings.Split(query, "&")
+	for i, pair := range pairs {
+		name, _, _ := strings.Cut(pair, "=")
+		switch strings.ToLower(name) {
+		case "sig", "x-amz-signature", "x-amz-credential", "x-amz-security-token", "x-goog-signature", "x-goog-credential", "access_token", "token":
+			pairs[i] = name + "=..."
+		}
+	}
+	return path + "?" + strings.Join(pairs, "&")
 }
 
 // CloseIdleConnections lets http.Client reach the pool.

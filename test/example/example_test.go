@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strconv"
 	"strings"
 	"testing"
@@ -98,5 +99,25 @@ func TestExample_BuildsAgainstTheModule(t *testing.T) {
 	out, err := exec.CommandContext(t.Context(), filepath.Join(dir, "tierkit-acme"), "config", "acme").CombinedOutput()
 	if err != nil || !strings.Contains(string(out), "storage.acme.url") {
 		t.Errorf("tierkit-acme config acme: %v\n%s", err, out)
+	}
+}
+
+// quoted finds what a guide shows: the file that the line before a block of Go links to, and the block.
+var quoted = regexp.MustCompile("(?s)\\]\\(\\.\\./examples/driver-acme/([^)]+)\\):\n\n```go\n(.*?)```")
+
+func TestGuide_QuotesTheExample(t *testing.T) {
+	text, err := os.ReadFile(guide)
+	if err != nil {
+		t.Fatal(err)
+	}
+	files := sources(t)
+	quotes := quoted.FindAllStringSubmatch(string(text), -1)
+	for _, q := range quotes {
+		if !strings.Contains(files[q[1]], q[2]) {
+			t.Errorf("the guide shows code of %s that is not there:\n%s", q[1], q[2])
+		}
+	}
+	if n := strings.Count(string(text), "```go\n"); len(quotes) != n || n < 5 {
+		t.Errorf("the guide has %d blocks of Go, %d of them with the file that they are from", n, len(quotes))
 	}
 }

@@ -143,7 +143,7 @@ func TestPause_EndsWithTheContext(t *testing.T) {
 		time.AfterFunc(20*time.Millisecond, cancel)
 		return dialect{}.Error(fault.Stat, fault.SlowDown), nil
 	}}})
-	s := open(t, url, map[string]string{"storage.acme.retry.delay": "1h"}, plan)
+	s := open(t, url, map[string]string{"storage.acme.max.retry.delay": "1h"}, plan)
 	if _, err := s.Stat(ctx, "k"); !errors.Is(err, context.Canceled) {
 		t.Errorf("got %v", err)
 	}

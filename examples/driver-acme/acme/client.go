@@ -17,8 +17,8 @@ import (
 	"github.com/tierkit/tierkit/backends/parts"
 )
 
-// maxDelay bounds the pause between two attempts, whatever the store wishes.
-const maxDelay = 5 * time.Second
+// firstDelay is the pause after the first attempt. It doubles each time.
+const firstDelay = 200 * time.Millisecond
 
 // maxAnswer bounds what is read of an answer that is no object: the largest is a page of 1,000 long keys.
 const maxAnswer = 16 << 20
@@ -102,10 +102,11 @@ func (d *Driver) token(ctx context.Context, s step, refused string) (string, err
 	return d.auth.valid(ctx, refused)
 }
 
-// delay grows from attempt to attempt and is different for everyone, so that those who failed together do not come back together.
+// delay grows from attempt to attempt and is different for everyone, so that those who failed together do not come back together. What the store wishes
+// counts as far as the setting allows.
 func (d *Driver) delay(attempt int, wish time.Duration) time.Duration {
-	most := min(d.o.RetryDelay<<min(attempt-1, 20), maxDelay)
-	return max(most/2+rand.N(most/2+1), min(wish, maxDelay)) //nolint:gosec // no secret
+	most := min(firstDelay<<min(attempt-1, 20), d.o.RetryDelay)
+	return max(most/2+rand.N(most/2+1), min(wish, d.o.RetryDelay)) //nolint:gosec // no secret
 }
 
 func pause(ctx context.Context, d time.Duration) error {

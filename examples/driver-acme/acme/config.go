@@ -16,7 +16,7 @@ const (
 	keyPartSize    = "storage.acme.part.size"
 	keyConcurrency = "storage.acme.upload.concurrency"
 	keyAttempts    = "storage.acme.max.attempts"
-	keyDelay       = "storage.acme.retry.delay"
+	keyDelay       = "storage.acme.max.retry.delay"
 	keyResponse    = "storage.acme.response.timeout"
 	keyStall       = "storage.acme.stall.timeout"
 	keyConnect     = "storage.acme.connect.timeout"
@@ -40,7 +40,7 @@ func Factory() backends.Factory {
 			},
 			{Name: keyConcurrency, Type: backends.TypeInt, Default: "4", Min: "1", Max: "100", Doc: "How many parts of a body are sent at the same time at most."},
 			{Name: keyAttempts, Type: backends.TypeInt, Default: "5", Min: "1", Max: "100", Doc: "How often a request is sent at most."},
-			{Name: keyDelay, Type: backends.TypeDuration, Default: "200ms", Min: "1ms", Doc: "The first pause between two attempts. It doubles each time, up to 5 s."},
+			{Name: keyDelay, Type: backends.TypeDuration, Default: "5s", Min: "1ms", Doc: "How long the pause between two attempts becomes at most."},
 			{Name: keyResponse, Type: backends.TypeDuration, Default: "30s", Min: "1ms", Doc: "How long the answer's header may take after the request was sent."},
 			{Name: keyStall, Type: backends.TypeDuration, Default: "30s", Min: "1ms", Doc: "How long no byte may move, in either direction."},
 			{Name: keyConnect, Type: backends.TypeDuration, Default: "5s", Min: "1ms", Doc: "How long a connection may take."},

@@ -19,7 +19,7 @@ const partBytes = 64 << 10
 func settings(url string) map[string]string {
 	return map[string]string{
 		"storage.acme.url": url, "storage.acme.bucket": "segments", "storage.acme.key.id": "key", "storage.acme.secret": "secret",
-		"storage.acme.retry.delay": "5ms",
+		"storage.acme.max.retry.delay": "5ms",
 	}
 }
 

@@ -46,7 +46,7 @@ func (o *Options) withDefaults() {
 		o.MaxAttempts = 5
 	}
 	if o.RetryDelay <= 0 {
-		o.RetryDelay = 200 * time.Millisecond
+		o.RetryDelay = 5 * time.Second
 	}
 	if o.MaxConns <= 0 {
 		o.MaxConns = 64

@@ -1,0 +1,203 @@
+package cli_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"github.com/tierkit/tierkit/backends"
+	"github.com/tierkit/tierkit/backends/mem"
+	"github.com/tierkit/tierkit/cli"
+	"github.com/tierkit/tierkit/conformance"
+)
+
+// liar is a driver in memory with mistakes of its choice.
+type liar struct {
+	backends.Driver
+	closesBody bool
+	put        func(key string)
+}
+
+func (l *liar) Put(ctx context.Context, key string, body io.Reader, o backends.PutOptions) (backends.Info, error) {
+	if l.put != nil {
+		l.put(key)
+	}
+	if c, ok := body.(io.Closer); ok && l.closesBody {
+		defer c.Close()
+	}
+	return l.Driver.Put(ctx, key, body, o)
+}
+
+// vendor is the registry of a command with one more driver. Its store is space.
+func vendor(t *testing.T, space *mem.Space, l liar) *backends.Registry {
+	t.Helper()
+	reg := registry()
+	err := reg.Register(backends.Factory{
+		Name: "liar",
+		Settings: []backends.Setting{
+			{Name: "storage.liar.secret", Type: backends.TypeSecret, Required: true, Doc: "A secret."},
+			{Name: "storage.liar.name", Type: backends.TypeString, Doc: "A name."},
+		},
+		Open: func(_ context.Context, c *backends.Config, env backends.Env) (backends.Driver, error) {
+			_ = c.String("storage.liar.name")
+			if c.Secret("storage.liar.secret").Reveal() != "planted" {
+				return nil, backends.Errorf(backends.InvalidArgument, "the secret is another one")
+			}
+			d := l
+			d.Driver = space.Client(mem.Options{Now: env.Now})
+			return &d, nil
+		},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return reg
+}
+
+func propertiesFile(t *testing.T, lines ...string) string {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "store.properties")
+	if err := os.WriteFile(file, []byte(strings.Join(lines, "\n")+"\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return file
+}
+
+func liarFile(t *testing.T) string {
+	return propertiesFile(t, "storage.backend=liar", "storage.liar.secret=env:LIAR", "storage.root=/nowhere", "key.prefix=tiered/")
+}
+
+func runWith(ctx context.Context, reg *backends.Registry, args ...string) result {
+	var out, errs bytes.Buffer
+	env := func(name string) (string, bool) { return "planted", name == "LIAR" }
+	code := cli.Run(ctx, args, reg, cli.Stdio{In: strings.NewReader(""), Out: &out, Err: &errs, LookupEnv: env})
+	return result{code, out.String(), errs.String()}
+}
+
+func TestConformance_OnADirectory(t *testing.T) {
+	root := t.TempDir()
+	config := propertiesFile(t, "storage.backend=fs", "storage.root="+root, "storage.fs.fsync=false", "key.prefix=tiered/")
+	report := filepath.Join(t.TempDir(), "out.json")
+	r := must(t, "conformance", "--config", config, "--run", "^(put|get)/[a-m]", "--seed", "11", "--report", report)
+	if !strings.Contains(r.out, "fs: ") || !strings.Contains(r.out, " passed, 0 failed, ") || !strings.Contains(r.out, "seed 11") {
+		t.Errorf("output: %s", r.out)
+	}
+	if entries, err := os.ReadDir(root); err != nil || len(entries) > 1 { // .tierkit may be there
+		t.Errorf("left behind: %v, %v", entries, err)
+	}
+	text, err := os.ReadFile(report)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var doc struct {
+		Driver  string
+		Summary struct{ Passed, Failed int }
+		Results []struct{ Case, Level, Outcome, Rule string }
+	}
+	if err := json.Unmarshal(text, &doc); err != nil || doc.Driver != "fs" || doc.Summary.Passed < 20 || len(doc.Results) < doc.Summary.Passed {
+		t.Errorf("report: %+v, %v", doc, err)
+	}
+}
+
+// What somebody needs who has not seen the code is there: on the screen, in both kinds of report.
+func TestConformance_AFailureIsExplained(t *testing.T) {
+	space := new(mem.Space)
+	reg := vendor(t, space, liar{closesBody: true})
+	config := liarFile(t)
+	for _, kind := range []string{".json", ".md"} {
+		report := filepath.Join(t.TempDir(), "out"+kind)
+		r := runWith(t.Context(), reg, "conformance", "--config", config, "--run", "^put/(does-not-close-body|one-byte)/driver$", "--seed", "5", "--report", report)
+		if r.code != cli.ExitFailed || !strings.Contains(r.err, "1 of 2 cases failed: driver liar does not keep the contract") {
+			t.Errorf("exit code %d: %s", r.code, r.err)
+		}
+		text, err := os.ReadFile(report)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for where, text := range map[string]string{"output": r.out, "report" + kind: string(text)} {
+			for _, want := range []string{"put/does-not-close-body", "Put never closes the body.", "^put/does-not-close-body/driver$", "5"} {
+				if !strings.Contains(text, want) {
+					t.Errorf("%s lacks %q:\n%s", where, want, text)
+				}
+			}
+			if strings.Contains(text, "planted") {
+				t.Errorf("%s shows the secret:\n%s", where, text)
+			}
+		}
+	}
+	if left, err := space.Client(mem.Options{}).List(t.Context(), backends.ListOptions{}); err != nil || len(left.Infos) > 0 {
+		t.Errorf("left behind: %v, %v", left, err)
+	}
+}
+
+func TestConformance_JSON(t *testing.T) {
+	r := runWith(t.Context(), vendor(t, new(mem.Space), liar{}), "conformance", "--config", liarFile(t), "--json", "--run", "^get/whole/")
+	all := lines(t, r.out)
+	if r.code != cli.ExitOK || len(all) != 3 || all[0]["outcome"] != "pass" || all[2]["summary"] == nil {
+		t.Errorf("exit code %d: %v\n%s", r.code, all, r.err)
+	}
+}
+
+// Everything is written below the key prefix, in a namespace of the run's own, and Ctrl-C leaves nothing of it.
+func TestConformance_Interrupted(t *testing.T) {
+	space := new(mem.Space)
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	var n atomic.Int32
+	reg := vendor(t, space, liar{put: func(key string) {
+		if !strings.HasPrefix(key, "tiered/tk-") {
+			t.Errorf("the suite writes %q", key)
+		}
+		if n.Add(1) == 20 {
+			cancel()
+		}
+	}})
+	report := filepath.Join(t.TempDir(), "out.md")
+	r := runWith(ctx, reg, "conformance", "--config", liarFile(t), "--run", "^put/", "--report", report)
+	if r.code != cli.ExitInterrupted || !strings.HasSuffix(r.err, "tierkit: interrupted\n") || strings.Contains(r.out, "FAIL") {
+		t.Errorf("exit code %d: %s%s", r.code, r.out, r.err)
+	}
+	if left, err := space.Client(mem.Options{}).List(t.Context(), backends.ListOptions{}); err != nil || len(left.Infos) > 0 {
+		t.Errorf("left behind: %v, %v", left, err)
+	}
+	if text, err := os.ReadFile(report); err != nil || !strings.Contains(string(text), "was not checked to the end") {
+		t.Errorf("the report does not tell of it: %v\n%s", err, text)
+	}
+}
+
+func TestConformance_Usage(t *testing.T) {
+	config := propertiesFile(t, "storage.backend=fs", "storage.root="+t.TempDir())
+	for _, tt := range []struct {
+		want string
+		args []string
+	}{
+		{"--config FILE is required", nil},
+		{"--scale is quick or full", []string{"--config", config, "--scale", "huge"}},
+		{"--run: ", []string{"--config", config, "--run", "("}},
+		{"no case matches", []string{"--config", config, "--run", "^nothing$"}},
+		{"--seed: ", []string{"--config", config, "--seed", "-1"}},
+		{"--report: ", []string{"--config", config, "--report", "out.pdf"}},
+		{"--report: ", []string{"--config", config, "--report", filepath.Join(t.TempDir(), "none", "out.md")}},
+		{"storage.rooot", []string{"--config", propertiesFile(t, "storage.backend=fs", "storage.rooot=/x")}},
+		{"does not exist", []string{"--config", propertiesFile(t, "storage.backend=fs", "storage.root=/does/not/exist")}},
+	} {
+		fails(t, cli.ExitUsage, []string{tt.want}, append([]string{"conformance"}, tt.args...)...)
+	}
+}
+
+func TestConformance_List(t *testing.T) {
+	all := lines(t, must(t, "conformance", "--list", "--json").out)
+	if len(all) < len(conformance.Cases()) || all[0]["rule"] == "" {
+		t.Errorf("%d lines for %d cases: %v", len(all), len(conformance.Cases()), all[:1])
+	}
+	r := must(t, "conformance", "--list", "--run", "^get/whole/store$")
+	if got := strings.Count(r.out, "\n"); got != 2 || !strings.Contains(r.out, "get/whole/store") {
+		t.Errorf("list of one case:\n%s", r.out)
+	}
+}
