@@ -90,8 +90,9 @@ type PutOptions struct {
 	Memory *membudget.Reservation
 }
 
-// MaxMetaBytes bounds PutOptions.Meta, keys and values together (S3: 2 KB of user-defined metadata).
-const MaxMetaBytes = 2048
+// MaxMetaBytes bounds PutOptions.Meta, keys and values together. S3 allows 2 KB of user-defined metadata, of which some servers take
+// the prefix of each name (MinIO).
+const MaxMetaBytes = 1536
 
 // GetOptions control one Get.
 type GetOptions struct {

@@ -276,7 +276,7 @@ func (b *Bench) sweep(ctx context.Context) {
 			b.t.Errorf("close of the client that looked at what is left: %v", err)
 		}
 	}()
-	b.pending(ctx, own)
+	suspects := b.pending(ctx, own)
 	keys := b.keys(ctx, own)
 	for _, key := range keys {
 		if !b.named[key] {
@@ -286,17 +286,16 @@ func (b *Bench) sweep(ctx context.Context) {
 			b.t.Errorf("delete %q after the case: %v", key, err)
 		}
 	}
-	if len(keys) == 0 {
-		return
+	if len(keys) > 0 {
+		if keys = b.keys(ctx, own); len(keys) > 0 {
+			b.t.Errorf("left after everything was deleted: %q", keys)
+		}
 	}
-	if keys = b.keys(ctx, own); len(keys) > 0 {
-		b.t.Errorf("left after everything was deleted: %q", keys)
-	}
+	b.beneath(ctx, suspects)
 }
 
 // pending finds uploads that the case did not finish, by the driver's own list and from outside.
-func (b *Bench) pending(ctx context.Context, own *scoped) {
-	suspects := []string{}
+func (b *Bench) pending(ctx context.Context, own *scoped) (suspects []string) {
 	for _, key := range slices.Sorted(maps.Keys(b.suspect)) {
 		if b.suspect[key] {
 			suspects = append(suspects, own.prefix+key)
@@ -315,14 +314,20 @@ func (b *Bench) pending(ctx context.Context, own *scoped) {
 			}
 		}
 	}
-	if raw := b.r.h.Raw; raw != nil {
-		left, err := raw.Leftovers(ctx, b.ns, suspects)
-		if err != nil {
-			b.t.Errorf("look under the driver after the case: %v", err)
-		}
-		for _, text := range left {
-			b.t.Errorf("left under the driver: %s", text)
-		}
+	return suspects
+}
+
+// beneath asks the inspector, when everything is deleted.
+func (b *Bench) beneath(ctx context.Context, suspects []string) {
+	if b.r.h.Raw == nil {
+		return
+	}
+	left, err := b.r.leftovers(ctx, b.ns, suspects)
+	if err != nil {
+		b.t.Errorf("look under the driver after the case: %v", err)
+	}
+	for _, text := range left {
+		b.t.Errorf("left under the driver: %s", text)
 	}
 }
 

@@ -86,8 +86,9 @@ type ErrorKind = fault.ErrorKind
 
 // RawInspector sees what the driver would hide.
 type RawInspector interface {
-	// Leftovers lists what is pending or temporary in a namespace. Keys are the full keys whose uploads failed or may have: some
-	// servers list the uploads of a key that is named, and of no other.
+	// Leftovers lists what is in a namespace: objects, pending uploads, temp files, but for what the store drops by itself
+	// (Properties.PendingExpires). It is called when every object was deleted. Keys are the full keys whose uploads failed or may
+	// have: some servers list the uploads of a key that is named, and of no other.
 	Leftovers(ctx context.Context, namespace string, keys []string) ([]string, error)
 }
 

@@ -30,7 +30,7 @@ func putCases() []Case {
 		{ID: "put/reads-sequentially", Rule: "Put reads the body from one goroutine at a time.", Run: putSequentially},
 		{ID: "put/tiny-reads", Rule: "The body may deliver any number of bytes per Read, none too, and its last bytes together with io.EOF.", Run: putTinyReads},
 		{
-			ID: "put/meta-roundtrip", Rule: "Metadata of lower-case ASCII keys and printable values within 2 KiB comes back from Stat and Get; the Store refuses any other; " +
+			ID: "put/meta-roundtrip", Rule: "Metadata of lower-case ASCII keys and printable values within MaxMetaBytes comes back from Stat and Get; the Store refuses any other; " +
 				"without UserMeta it is ignored.", Run: putMeta,
 		},
 	}

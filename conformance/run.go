@@ -32,6 +32,9 @@ type runner struct {
 	id    string // of the run: the first part of its namespaces
 	count atomic.Int64
 	now   func() time.Time
+
+	root    context.Context //nolint:containedctx // has no label
+	looking sync.Mutex
 }
 
 // job is a case at one level.
@@ -58,14 +61,33 @@ func prepare(ctx context.Context, h Harness) (*runner, error) {
 			random[11]++
 		}
 	}
-	r := &runner{h: h, id: h.Prefix + "tk-" + hex.EncodeToString(random[:4]), now: time.Now} //nolint:forbidigo // the one place where the suite takes a clock
+	id := h.Prefix + "tk-" + hex.EncodeToString(random[:4])
+	r := &runner{h: h, root: ctx, id: id, now: time.Now} //nolint:forbidigo // the one place where the suite takes a clock
 	b := r.bench(ctx, job{}, nil)
 	d, err := h.Open(ctx, b.open(ClientOptions{}))
 	if err != nil {
 		return nil, fmt.Errorf("open the driver: %w", err)
 	}
 	r.props = d.Properties()
-	return r, d.Close()
+	if err := d.Close(); err != nil || h.Raw == nil {
+		return r, err
+	}
+	_, err = r.leftovers(ctx, b.ns, nil) // opens what the inspector keeps open, before anybody counts
+	return r, err
+}
+
+// leftovers asks the inspector, one call at a time and under no case's label: its connections are its own.
+func (r *runner) leftovers(ctx context.Context, ns string, keys []string) (left []string, err error) {
+	r.looking.Lock()
+	defer r.looking.Unlock()
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		pprof.SetGoroutineLabels(pprof.WithLabels(r.root, pprof.Labels()))
+		left, err = r.h.Raw.Leftovers(ctx, ns, keys)
+	}()
+	<-done
+	return left, err
 }
 
 // jobs returns what is to be run, in order: first what runs one at a time.

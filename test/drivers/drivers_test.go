@@ -1,0 +1,226 @@
+package drivers
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"maps"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/tierkit/tierkit/backends"
+	"github.com/tierkit/tierkit/backends/azure"
+	fsdriver "github.com/tierkit/tierkit/backends/fs"
+	"github.com/tierkit/tierkit/backends/gcs"
+	"github.com/tierkit/tierkit/backends/mem"
+	"github.com/tierkit/tierkit/backends/s3"
+	"github.com/tierkit/tierkit/conformance"
+	"github.com/tierkit/tierkit/internal/testbed"
+)
+
+// TestMain gives the process a directory for temp files of its own: what is in it was made here.
+func TestMain(m *testing.M) {
+	dir, err := os.MkdirTemp("", "tierkit-drivers-")
+	if err != nil {
+		panic(err)
+	}
+	_ = os.Setenv("TMPDIR", dir) // t.Setenv has no place here
+	goleak.VerifyTestMain(m, goleak.Cleanup(func(code int) {
+		testbed.Stop()
+		_ = os.RemoveAll(dir)
+		os.Exit(code)
+	}))
+}
+
+// suite runs the cases at the scale, and with the seed, that the environment wants.
+func suite(t *testing.T, h conformance.Harness) {
+	t.Helper()
+	switch scale := os.Getenv("TIERKIT_CONFORMANCE_SCALE"); scale {
+	case "", "quick":
+	case "full":
+		h.Scale = conformance.Full
+	default:
+		t.Fatalf("TIERKIT_CONFORMANCE_SCALE is %q, want quick or full", scale)
+	}
+	if text := os.Getenv("TIERKIT_CONFORMANCE_SEED"); text != "" {
+		seed, err := strconv.ParseUint(text, 10, 64)
+		if err != nil {
+			t.Fatalf("TIERKIT_CONFORMANCE_SEED: %v", err)
+		}
+		h.Seed = seed
+	}
+	h.TempDir = os.TempDir()
+	conformance.Run(t, h)
+}
+
+func TestMem(t *testing.T) {
+	var mu sync.Mutex
+	spaces := map[string]*mem.Space{}
+	f := mem.Factory()
+	suite(t, conformance.Harness{
+		Factory: &f, Settings: map[string]string{},
+		Open: func(_ context.Context, o conformance.OpenOptions) (backends.Driver, error) {
+			mu.Lock()
+			defer mu.Unlock()
+			if spaces[o.Namespace] == nil {
+				spaces[o.Namespace] = new(mem.Space)
+			}
+			return spaces[o.Namespace].Client(mem.Options{Now: o.Env.Now}), nil
+		},
+	})
+}
+
+const keyRoot = "storage.root"
+
+func TestFs(t *testing.T) {
+	root := tempRoot(t)
+	f := fsdriver.Factory()
+	settings := map[string]string{keyRoot: root}
+	open := conformance.FromFactory(f, settings)
+	suite(t, conformance.Harness{
+		Factory: &f, Settings: settings, Raw: tree(root),
+		Open: func(ctx context.Context, o conformance.OpenOptions) (backends.Driver, error) {
+			dir := filepath.Join(root, o.Namespace)
+			if err := os.MkdirAll(dir, 0o755); err != nil {
+				return nil, err
+			}
+			if o.Override[keyRoot] == "" {
+				o.Override = maps.Clone(o.Override)
+				o.Override[keyRoot] = dir
+			}
+			return open(ctx, o)
+		},
+		Knobs: conformance.Knobs{MissingBucket: map[string]string{keyRoot: filepath.Join(root, "no-such-directory")}},
+	})
+}
+
+// tempRoot is a directory outside TMPDIR's top level: what is in that one is looked at.
+func tempRoot(t *testing.T) string {
+	t.Helper()
+	dir := filepath.Join(os.TempDir(), "root")
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}
+
+// tree looks at the files of a store.
+type tree string
+
+func (root tree) Leftovers(_ context.Context, ns string, _ []string) ([]string, error) {
+	var out []string
+	dir := filepath.Join(string(root), ns)
+	err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+		name, _ := filepath.Rel(dir, path)
+		switch {
+		case errors.Is(err, fs.ErrNotExist): // gone meanwhile
+			return nil
+		case err != nil:
+			return err
+		case !d.IsDir() || name != "." && !strings.HasPrefix(name, backends.Reserved):
+			out = append(out, name)
+		}
+		return nil
+	})
+	return out, err
+}
+
+func TestS3OnMinIO(t *testing.T) {
+	suite(t, onS3(t, testbed.MinIO(t), map[string]string{"storage.s3.checksum": "crc32c"}))
+}
+
+func TestS3OnSeaweedFS(t *testing.T) {
+	suite(t, onS3(t, testbed.SeaweedFS(t), nil))
+}
+
+func onS3(t *testing.T, srv *testbed.S3, more map[string]string) conformance.Harness {
+	t.Helper()
+	const endpoint = "storage.s3.endpoint.url"
+	f := s3.Factory()
+	bucket := srv.Bucket(t)
+	settings := map[string]string{
+		"storage.s3.bucket.name": bucket, endpoint: srv.Endpoint,
+		"storage.aws.access.key.id": srv.AccessKey, "storage.aws.secret.access.key": srv.SecretKey,
+	}
+	maps.Copy(settings, more)
+	return conformance.Harness{
+		Factory: &f, Settings: settings, Raw: &s3Eye{srv.Client(t), bucket},
+		Knobs: conformance.Knobs{
+			SmallParts: map[string]string{"storage.s3.multipart.upload.part.size": "5242880"}, PartBytes: 5 << 20,
+			Endpoint:         func(url string) map[string]string { return map[string]string{endpoint: url} },
+			WrongCredentials: map[string]string{"storage.aws.secret.access.key": "wrong" + srv.SecretKey},
+			MissingBucket:    map[string]string{"storage.s3.bucket.name": "no-such-bucket"},
+			CAFile:           func(path string) map[string]string { return map[string]string{"storage.s3.ca.file": path} },
+			Timeouts:         timeouts("storage.s3.connect.timeout", "storage.s3.response.timeout", "storage.s3.stall.timeout"),
+			MaxConns:         number("storage.s3.max.connections"),
+			Attempts:         number("storage.s3.max.attempts"),
+		},
+	}
+}
+
+func timeouts(keys ...string) func(time.Duration) map[string]string {
+	return func(d time.Duration) map[string]string {
+		out := map[string]string{}
+		for _, key := range keys {
+			out[key] = d.String()
+		}
+		return out
+	}
+}
+
+func number(key string) func(int) map[string]string {
+	return func(n int) map[string]string { return map[string]string{key: strconv.Itoa(n)} }
+}
+
+func TestGCS(t *testing.T) {
+	const endpoint = "storage.gcs.endpoint.url"
+	srv := testbed.FakeGCS(t)
+	f := gcs.Factory()
+	bucket := srv.Bucket(t)
+	suite(t, conformance.Harness{
+		Factory: &f, Raw: &gcsEye{srv, t, bucket},
+		Settings: map[string]string{
+			"storage.gcs.bucket.name": bucket, endpoint: srv.Endpoint, "storage.gcs.credentials.default": "false",
+		},
+		Knobs: conformance.Knobs{
+			SmallParts: map[string]string{"storage.gcs.resumable.upload.chunk.size": "262144"}, PartBytes: 256 << 10,
+			Endpoint:      func(url string) map[string]string { return map[string]string{endpoint: url} },
+			MissingBucket: map[string]string{"storage.gcs.bucket.name": "no-such-bucket"},
+			CAFile:        func(path string) map[string]string { return map[string]string{"storage.gcs.ca.file": path} },
+			Timeouts:      timeouts("storage.gcs.connect.timeout", "storage.gcs.response.timeout", "storage.gcs.stall.timeout"),
+			MaxConns:      number("storage.gcs.max.connections"),
+			Attempts:      number("storage.gcs.max.attempts"),
+		},
+	})
+}
+
+func TestAzure(t *testing.T) {
+	const endpoint = "storage.azure.endpoint.url"
+	srv := testbed.Azurite(t)
+	f := azure.Factory()
+	container := srv.Container(t)
+	suite(t, conformance.Harness{
+		Factory: &f, Raw: &azureEye{srv.Client(t, container)},
+		Settings: map[string]string{
+			"storage.azure.container.name": container, endpoint: srv.Endpoint,
+			"storage.azure.account.name": testbed.AzuriteAccount, "storage.azure.account.key": testbed.AzuriteKey,
+		},
+		Knobs: conformance.Knobs{
+			SmallParts: map[string]string{"storage.azure.upload.block.size": "262144"}, PartBytes: 256 << 10,
+			Endpoint:         func(url string) map[string]string { return map[string]string{endpoint: url + "/" + testbed.AzuriteAccount} },
+			WrongCredentials: map[string]string{"storage.azure.account.key": "AAAA" + testbed.AzuriteKey[4:]},
+			MissingBucket:    map[string]string{"storage.azure.container.name": "no-such-container"},
+			CAFile:           func(path string) map[string]string { return map[string]string{"storage.azure.ca.file": path} },
+			Timeouts:         timeouts("storage.azure.connect.timeout", "storage.azure.response.timeout", "storage.azure.stall.timeout"),
+			MaxConns:         number("storage.azure.max.connections"),
+			Attempts:         number("storage.azure.max.attempts"),
+		},
+	})
+}
