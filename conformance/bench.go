@@ -29,7 +29,7 @@ type Bench struct {
 	mu      sync.Mutex
 	rnd     *rand.Rand
 	clients []*Client
-	named   map[string]bool // keys of Puts
+	named   map[string]bool // keys of Puts; false: deleted since
 	suspect map[string]bool // those whose Put did not succeed
 	wraps   []func(http.RoundTripper) http.RoundTripper
 }
@@ -148,6 +148,8 @@ type ClientOptions struct {
 	Limits    backends.Limits // at the level of the Store
 	Observer  backends.Observer
 	NoMask    bool
+
+	LargeParts bool // those of the settings, not Knobs.SmallParts: for bodies that would have very many
 }
 
 // open are the options for Harness.Open.
@@ -162,9 +164,9 @@ func (b *Bench) open(o ClientOptions) OpenOptions {
 	if env.Now == nil {
 		env.Now = b.r.now
 	}
-	over := maps.Clone(b.r.h.Knobs.SmallParts)
-	if over == nil {
-		over = make(map[string]string)
+	over := make(map[string]string)
+	if !o.LargeParts {
+		maps.Copy(over, b.r.h.Knobs.SmallParts)
 	}
 	maps.Copy(over, o.Override)
 	return OpenOptions{Namespace: b.ns, Env: env, Override: over}
@@ -257,6 +259,14 @@ func (b *Bench) put(key string, done bool) {
 	b.named[key], b.suspect[key] = true, !done
 }
 
+func (b *Bench) gone(key string) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if _, ok := b.named[key]; ok {
+		b.named[key] = false
+	}
+}
+
 // sweep looks at what the case left through a client that it did not have, and removes it.
 func (b *Bench) sweep(ctx context.Context) {
 	b.mu.Lock()
@@ -279,8 +289,14 @@ func (b *Bench) sweep(ctx context.Context) {
 	suspects := b.pending(ctx, own)
 	keys := b.keys(ctx, own)
 	for _, key := range keys {
-		if !b.named[key] {
+		if _, ok := b.named[key]; !ok {
 			b.t.Errorf("an object is left that nobody stored: %q", key)
+		}
+		b.named[key] = true
+	}
+	for _, key := range slices.Sorted(maps.Keys(b.named)) { // there are servers that do not list everything
+		if !b.named[key] || backends.CheckKey(b.r.props, own.prefix+key) != nil {
+			continue
 		}
 		if err := own.Delete(ctx, key); err != nil {
 			b.t.Errorf("delete %q after the case: %v", key, err)

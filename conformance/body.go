@@ -46,6 +46,11 @@ type readerFunc func(p []byte) (int, error)
 
 func (f readerFunc) Read(p []byte) (int, error) { return f(p) }
 
+// zeros is n zero bytes.
+func zeros(n int64) io.Reader {
+	return io.LimitReader(readerFunc(func(p []byte) (int, error) { clear(p); return len(p), nil }), n)
+}
+
 // guarded is a body that fails the case when it is used against the rules: closed, read by two at a time, or touched after over.
 type guarded struct {
 	t      T

@@ -98,8 +98,10 @@ func (c *Case) skips(h *Harness, p backends.Properties) string {
 
 // Cases returns every case, in a fixed order.
 func Cases() []Case {
-	return slices.Concat(putCases(), getCases())
+	return slices.Concat(putCases(), getCases(), statCases(), overwriteCases(), deleteCases())
 }
 
 // What many cases need.
+func ifAbsent(p backends.Properties) bool { return p.IfAbsent }
+func versions(p backends.Properties) bool { return p.Versions }
 func overHTTP(p backends.Properties) bool { return p.HTTP }

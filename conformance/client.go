@@ -6,6 +6,7 @@ import (
 	"errors"
 	"io"
 	iofs "io/fs"
+	"time"
 
 	"github.com/tierkit/tierkit/backends"
 )
@@ -54,6 +55,15 @@ func (c *Client) Put(ctx context.Context, key string, body io.Reader, opts backe
 	info, err := c.api.Put(ctx, key, body, opts)
 	c.b.put(key, err == nil)
 	return info, err
+}
+
+// Delete notes the key as gone.
+func (c *Client) Delete(ctx context.Context, key string) error {
+	err := c.api.Delete(ctx, key)
+	if err == nil {
+		c.b.gone(key)
+	}
+	return err
 }
 
 // DeleteMany deletes in bulk. At the level of the driver it must be one that can.
@@ -222,6 +232,9 @@ func (c *Client) Lacks(key string) {
 		}
 	}
 }
+
+// sameTime compares two times of one object: dates in HTTP headers have seconds.
+func sameTime(a, b time.Time) bool { return a.Sub(b).Abs() < time.Second }
 
 // Missing checks that err is NotFound in every form.
 func (c *Client) Missing(what string, err error) {

@@ -33,7 +33,7 @@ type runner struct {
 	count atomic.Int64
 	now   func() time.Time
 
-	root    context.Context //nolint:containedctx // has no label
+	root    context.Context // has no label
 	looking sync.Mutex
 }
 

@@ -44,6 +44,9 @@ func (d *Driver) Get(ctx context.Context, key string, opts backends.GetOptions) 
 		return nil, d.present(ctx, err)
 	}
 	out, err := objectOf(key, r, opts.Range)
+	if err == nil && opts.IfVersion != "" && out.Info.Version != opts.IfVersion { // a server that overlooks the condition
+		err = backends.Errorf(backends.Precondition, "the object has generation %s, wanted is %s", out.Info.Version, opts.IfVersion)
+	}
 	if err != nil {
 		c.End()
 		_ = r.Close() // nothing was read

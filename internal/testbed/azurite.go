@@ -1,6 +1,7 @@
 package testbed
 
 import (
+	"context"
 	"fmt"
 	"net/http"
 	"os"
@@ -83,4 +84,23 @@ func (a *Azure) Container(t testing.TB) string {
 		t.Fatalf("make container %s: %v", name, err)
 	}
 	return name
+}
+
+// Blobs returns a function that lists the committed blobs of a container, as seen from outside.
+func (a *Azure) Blobs(t testing.TB, name string) func(ctx context.Context, prefix string) ([]string, error) {
+	t.Helper()
+	c := a.Client(t, name)
+	return func(ctx context.Context, prefix string) ([]string, error) {
+		var out []string
+		for pages := c.NewListBlobsFlatPager(&container.ListBlobsFlatOptions{Prefix: &prefix}); pages.More(); {
+			page, err := pages.NextPage(ctx)
+			if err != nil {
+				return out, err
+			}
+			for _, blob := range page.Segment.BlobItems {
+				out = append(out, *blob.Name)
+			}
+		}
+		return out, nil
+	}
 }

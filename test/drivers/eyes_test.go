@@ -6,7 +6,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/container"
 	"github.com/minio/minio-go/v7"
 
 	"github.com/tierkit/tierkit/internal/testbed"
@@ -39,24 +38,10 @@ func (e *s3Eye) Leftovers(ctx context.Context, ns string, keys []string) ([]stri
 }
 
 // azureEye looks at a container. Uncommitted blocks are not asked for: the service drops them by itself.
-type azureEye struct {
-	client *container.Client
-}
+type azureEye func(ctx context.Context, prefix string) ([]string, error)
 
-func (e *azureEye) Leftovers(ctx context.Context, ns string, _ []string) ([]string, error) {
-	prefix := ns + "/"
-	var out []string
-	pages := e.client.NewListBlobsFlatPager(&container.ListBlobsFlatOptions{Prefix: &prefix})
-	for pages.More() {
-		page, err := pages.NextPage(ctx)
-		if err != nil {
-			return out, err
-		}
-		for _, blob := range page.Segment.BlobItems {
-			out = append(out, "blob "+*blob.Name)
-		}
-	}
-	return out, nil
+func (e azureEye) Leftovers(ctx context.Context, ns string, _ []string) ([]string, error) {
+	return e(ctx, ns+"/")
 }
 
 // gcsEye looks at a bucket.
