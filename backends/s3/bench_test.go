@@ -7,6 +7,8 @@ import (
 	"net/http"
 	"runtime"
 	"slices"
+	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -166,6 +168,7 @@ type sink struct {
 	next  time.Time
 	speed float64
 	got   atomic.Int64
+	sizes map[string]int64 // of the objects, by path
 }
 
 func (s *sink) RoundTrip(r *http.Request) (*http.Response, error) {
@@ -173,7 +176,7 @@ func (s *sink) RoundTrip(r *http.Request) (*http.Response, error) {
 		buf := make([]byte, 256<<10)
 		for {
 			n, err := r.Body.Read(buf)
-			s.got.Add(int64(n))
+			s.took(r, int64(n))
 			if werr := s.wait(r.Context(), n); werr != nil {
 				return nil, werr
 			}
@@ -184,6 +187,9 @@ func (s *sink) RoundTrip(r *http.Request) (*http.Response, error) {
 		_ = r.Body.Close()
 	}
 	w := &wire{do: func(r *http.Request) answer {
+		if r.Method == http.MethodHead {
+			return s.head(r)
+		}
 		switch operation(r) {
 		case "uploads":
 			return answer{status: 200, body: stringBody("<InitiateMultipartUploadResult><UploadId>u</UploadId></InitiateMultipartUploadResult>")}
@@ -194,6 +200,30 @@ func (s *sink) RoundTrip(r *http.Request) (*http.Response, error) {
 	}}
 	r.Body = nil
 	return w.RoundTrip(r)
+}
+
+// took accounts for n bytes of an object; what completes an upload is none.
+func (s *sink) took(r *http.Request, n int64) {
+	s.got.Add(n)
+	if r.Method != http.MethodPut {
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.sizes == nil {
+		s.sizes = make(map[string]int64)
+	}
+	s.sizes[r.URL.Path] += n
+}
+
+func (s *sink) head(r *http.Request) answer {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	size, ok := s.sizes[r.URL.Path]
+	if !ok && strings.Trim(r.URL.Path, "/") != "b" { // the bucket itself is there
+		return answer{status: 404}
+	}
+	return answer{status: 200, header: http.Header{"Content-Length": {strconv.FormatInt(size, 10)}, "Etag": {`"e"`}}}
 }
 
 func stringBody(s string) io.Reader { return io.NewSectionReader(readerAt(s), 0, int64(len(s))) }
