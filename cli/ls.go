@@ -2,7 +2,6 @@ package cli
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -10,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/tierkit/tierkit/internal/segmentjson"
 	"github.com/tierkit/tierkit/manifest"
 	"github.com/tierkit/tierkit/remotelog"
 )
@@ -116,50 +116,19 @@ func metadataRow(md remotelog.SegmentMetadata, keyPrefix string) segmentRow {
 
 // segmentJSON is the JSON shape of ls. Scripts rely on the names.
 type segmentJSON struct {
-	Topic            string   `json:"topic"`
-	TopicID          string   `json:"topicId"`
-	Partition        int32    `json:"partition"`
-	SegmentID        string   `json:"segmentId"`
-	State            string   `json:"state"`
-	StartOffset      int64    `json:"startOffset"`
-	EndOffset        int64    `json:"endOffset"`
-	MaxTimestampMs   int64    `json:"maxTimestampMs"`
-	SizeBytes        int64    `json:"segmentSizeInBytes"`
-	LeaderEpochs     epochMap `json:"segmentLeaderEpochs"`
-	BrokerID         int32    `json:"brokerId"`
-	EventTimestampMs int64    `json:"eventTimestampMs"`
-	TxnIndexEmpty    bool     `json:"txnIdxEmpty"`
-	CustomMetadata   *[]byte  `json:"customMetadata"` // base64; null: none
-	StoredBytes      *int64   `json:"storedBytes"`
-	ObjectKey        string   `json:"objectKey"`
+	segmentjson.Segment
+	StoredBytes *int64 `json:"storedBytes"`
+	ObjectKey   string `json:"objectKey"`
 }
 
 func (r *segmentRow) json() segmentJSON {
-	md := &r.md
-	j := segmentJSON{
-		Topic: md.Topic, TopicID: md.TopicID.String(), Partition: md.Partition, SegmentID: md.ID.String(), State: r.state,
-		StartOffset: md.StartOffset, EndOffset: md.EndOffset, MaxTimestampMs: md.MaxTimestampMs, SizeBytes: md.SizeBytes,
-		LeaderEpochs: md.LeaderEpochs, BrokerID: md.BrokerID, EventTimestampMs: md.EventTimestampMs,
-		TxnIndexEmpty: md.TxnIndexEmpty, StoredBytes: r.stored, ObjectKey: r.objectKey,
-	}
-	if md.CustomMetadata != nil {
-		b := []byte(md.CustomMetadata)
-		j.CustomMetadata = &b
-	}
+	j := segmentJSON{Segment: segmentjson.Of(&r.md), StoredBytes: r.stored, ObjectKey: r.objectKey}
+	j.State = r.state
 	return j
 }
 
-// epochMap is leader epochs as Kafka's JSON has them: an object from epoch to offset, in ascending order.
-type epochMap []remotelog.LeaderEpoch
-
-// MarshalJSON implements json.Marshaler.
-func (m epochMap) MarshalJSON() ([]byte, error) {
-	o := new(object)
-	for _, e := range m {
-		o.set(strconv.Itoa(int(e.Epoch)), json.RawMessage(strconv.FormatInt(e.StartOffset, 10)))
-	}
-	return o.MarshalJSON()
-}
+// epochMap is leader epochs as Kafka's JSON has them.
+type epochMap = segmentjson.Epochs
 
 func (a *app) lsText(rows []segmentRow) error {
 	if len(rows) == 0 {
