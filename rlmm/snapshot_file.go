@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"time"
 
+	"github.com/tierkit/tierkit/internal/durable"
 	"github.com/tierkit/tierkit/internal/regular"
 )
 
@@ -59,15 +60,7 @@ func writeSnapshot(path string, s *snapshot, create func(path string) (snapTemp,
 	if err != nil {
 		return 0, errors.Join(err, os.Remove(f.Name()))
 	}
-	return size, syncDir(dir)
-}
-
-func syncDir(dir string) error {
-	d, err := os.Open(dir)
-	if err != nil {
-		return err
-	}
-	return errors.Join(d.Sync(), d.Close())
+	return size, durable.SyncDir(dir)
 }
 
 // sweepTemps removes what a crash left of earlier attempts.

@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/tierkit/tierkit/internal/durable"
 	"github.com/tierkit/tierkit/internal/regular"
 )
 
@@ -40,29 +41,13 @@ func partitionFile(dir string, p int32) string {
 	return filepath.Join(dir, "partition-"+strconv.Itoa(int(p))+".log")
 }
 
-// makeDir makes dir and what is missing above it, with mode 0700, and makes the entries durable.
-func makeDir(dir string) error {
-	err := os.Mkdir(dir, 0o700)
-	switch {
-	case err == nil:
-		return syncDir(filepath.Dir(dir))
-	case errors.Is(err, fs.ErrExist):
-		return nil
-	case !errors.Is(err, fs.ErrNotExist) || filepath.Dir(dir) == dir:
-		return err
+// lock takes the lock of the one writer.
+func lock(dir string) (*os.File, error) {
+	f, err := durable.Lock(dir)
+	if errors.Is(err, durable.ErrLocked) {
+		err = fmt.Errorf("%w: %w: stop that one, or open the log for reading only", ErrLocked, err)
 	}
-	if err := makeDir(filepath.Dir(dir)); err != nil {
-		return err
-	}
-	return makeDir(dir)
-}
-
-func syncDir(dir string) error {
-	d, err := os.Open(dir)
-	if err != nil {
-		return err
-	}
-	return errors.Join(d.Sync(), d.Close())
+	return f, err
 }
 
 // writeNew makes a file with this content so that after a crash it is there whole or not at all.
@@ -81,7 +66,7 @@ func writeNew(path string, content []byte) error {
 	if err := os.Rename(f.Name(), path); err != nil {
 		return err
 	}
-	return syncDir(filepath.Dir(path))
+	return durable.SyncDir(filepath.Dir(path))
 }
 
 // create makes the files of an empty log. The caller holds the lock and has seen that partition 0 is not there.

@@ -13,6 +13,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/tierkit/tierkit/internal/durable"
 	"github.com/tierkit/tierkit/remotelog"
 	"github.com/tierkit/tierkit/rlmm"
 )
@@ -67,10 +68,10 @@ func open(ctx context.Context, dir string, o Options, file opener) (*Log, error)
 	if err != nil {
 		return nil, err
 	}
-	if err := makeDir(dir); err != nil {
+	if err := durable.MakeDir(dir); err != nil {
 		return nil, fmt.Errorf("make directory of the metadata log: %w", err)
 	}
-	if l.lock, err = lockDir(dir); err != nil {
+	if l.lock, err = lock(dir); err != nil {
 		return nil, fmt.Errorf("open metadata log: %w", err)
 	}
 	if err := l.openForWriting(ctx, o, file); err != nil {

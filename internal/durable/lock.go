@@ -1,6 +1,6 @@
 //go:build linux || darwin
 
-package filelog
+package durable
 
 import (
 	"errors"
@@ -12,16 +12,20 @@ import (
 	"syscall"
 )
 
-// lockDir takes the lock of the one writer. It is flock(2) on a file of its own: see the package comment. The file stays when
-// the lock is given up, since removing it would let two writers lock two different files of that name.
-func lockDir(dir string) (*os.File, error) {
+// ErrLocked: another process, or another opening in this one, has the lock.
+var ErrLocked = errors.New("is in use by another process")
+
+// Lock takes the lock of the one user of dir, or fails at once with ErrLocked; the lock is given up by closing the file. It is flock(2)
+// on a file of its own, "lock": flock belongs to the open file, so a second opening in the same process is refused too. The file
+// stays when the lock is given up, since removing it would let two users lock two different files of that name.
+func Lock(dir string) (*os.File, error) {
 	f, err := os.OpenFile(filepath.Join(dir, "lock"), os.O_CREATE|os.O_RDWR, 0o600) // close-on-exec: children do not hold it
 	if err != nil {
 		return nil, err
 	}
 	err = flock(f)
 	if errors.Is(err, syscall.EWOULDBLOCK) {
-		err = fmt.Errorf("%s: %w%s: stop that one, or open the log for reading only", dir, ErrLocked, holder(f))
+		err = fmt.Errorf("%s %w%s", dir, ErrLocked, holder(f))
 	}
 	if err == nil {
 		err = writeHolder(f)
