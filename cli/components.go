@@ -6,6 +6,7 @@ import (
 	"github.com/tierkit/tierkit/internal/settings"
 	"github.com/tierkit/tierkit/rlmm/kafkalog"
 	"github.com/tierkit/tierkit/rsm"
+	"github.com/tierkit/tierkit/serve"
 )
 
 // Component is a part of tierkit with settings of its own.
@@ -22,6 +23,7 @@ func Components(reg *backends.Registry) []Component {
 		{Name: "rsm", Doc: "how segments are stored and read (in a broker's file below rsm.config.)", Settings: rsm.Settings()},
 		{Name: "rlmm", Doc: "where the metadata live (in a broker's file below rlmm.config.)", Settings: props.MetadataSettings()},
 		{Name: "kafka", Doc: "the metadata topic of Kafka, with metadata.log=kafka (in a broker's file below rlmm.config.)", Settings: kafkalog.Settings()},
+		{Name: "serve", Doc: "the daemon beside a broker (in a broker's file below rsm.config.)", Settings: serve.Settings()},
 		{Name: "storage", Doc: "which driver is used (in a broker's file below rsm.config.)", Settings: reg.Settings()},
 	}
 	for _, name := range reg.Names() {

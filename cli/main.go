@@ -2,10 +2,12 @@ package cli
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"os/signal"
 	"runtime/debug"
+	"sync/atomic"
 	"syscall"
 
 	"github.com/tierkit/tierkit/backends"
@@ -26,13 +28,20 @@ func Main(drivers ...backends.Factory) int {
 	// The first Ctrl-C stops in order, with clean-up; the second one, no longer caught, ends the process at once.
 	ctx, stop := signal.NotifyContext(context.Background(), endings()...) //nolint:forbidigo // this is main
 	defer stop()
-	context.AfterFunc(ctx, stop)
+	var held atomic.Bool
+	context.AfterFunc(ctx, func() {
+		if !held.Load() {
+			stop()
+		}
+	})
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	onBrokenPipe(cancel)
+	// Ignored, the signal ends nobody, and a write is told: of a socket to who writes to it, of standard output to the command.
+	signal.Ignore(syscall.SIGPIPE)
 	return Run(ctx, os.Args[1:], reg, Stdio{
-		In: os.Stdin, Out: os.Stdout, Err: os.Stderr, Version: version(),
-		LookupEnv: os.LookupEnv, //nolint:forbidigo // this is main
+		In: os.Stdin, Out: &watched{os.Stdout, cancel}, Err: os.Stderr, Version: version(),
+		LookupEnv:   os.LookupEnv, //nolint:forbidigo // this is main
+		HoldSignals: func() { held.Store(true) },
 	})
 }
 
@@ -45,15 +54,22 @@ func endings() []os.Signal {
 	return all
 }
 
-// onBrokenPipe ends the command in order when nobody reads its output any more (| head). By default the runtime would end the process
-// at once; the signal stays caught, since the clean-up may write too.
-func onBrokenPipe(end func()) {
-	broken := make(chan os.Signal, 1)
-	signal.Notify(broken, syscall.SIGPIPE)
-	go func() {
-		<-broken
-		end()
-	}()
+// watched is a standard output that ends the command in order when nobody reads it any more (| head). The signal that says so cannot be
+// used: it comes for every connection that somebody closed, too.
+type watched struct {
+	f   *os.File
+	end func()
+}
+
+// Name is the file's: a command finds out by it that a write that failed was one of its output.
+func (w *watched) Name() string { return w.f.Name() }
+
+func (w *watched) Write(p []byte) (int, error) {
+	n, err := w.f.Write(p)
+	if errors.Is(err, syscall.EPIPE) {
+		w.end()
+	}
+	return n, err
 }
 
 // version is the module's version as the go command recorded it.

@@ -34,6 +34,9 @@ type Stdio struct {
 	LookupEnv func(string) (string, bool) // os.LookupEnv, for secrets of the form env:NAME; nil: they are refused
 	Now       func() time.Time            // nil: time.Now
 	Version   string                      // shown by --version; "" is "devel"
+	// HoldSignals is called by a command that decides for itself when a signal ends it: from then on signals that come again must not end
+	// the process. Nil: it is not told.
+	HoldSignals func()
 }
 
 // Run executes one command line (without the program's name) and returns its exit code. It returns only when everything that it
@@ -113,7 +116,7 @@ func (a *app) root() *cobra.Command {
 	root.PersistentFlags().BoolVar(&a.json, "json", false, "print one JSON object per line")
 	for _, c := range []*cobra.Command{
 		a.demoCmd(), a.copyCmd(), a.lsCmd(), a.fetchCmd(), a.indexCmd(), a.readCmd(), a.deleteCmd(), a.inspectCmd(), a.metadataCmd(),
-		a.conformanceCmd(), a.configCmd(),
+		a.serveCmd(), a.conformanceCmd(), a.configCmd(),
 	} {
 		root.AddCommand(c)
 	}

@@ -44,12 +44,9 @@ type session struct {
 
 // configure reads the configuration and reports every mistake in it at once. Nothing is opened.
 func (a *app) configure() (*session, error) {
-	if a.config == "" {
-		return nil, usagef("--config FILE is required: a broker's server.properties, or two lines (storage.backend=fs and storage.root=DIR)")
-	}
-	file, err := props.Load(a.config)
+	file, err := a.loadConfig()
 	if file == nil {
-		return nil, asUsage(err)
+		return nil, err
 	}
 	s := &session{app: a, file: file}
 	var merr, serr error

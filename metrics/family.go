@@ -28,7 +28,7 @@ type Family struct {
 // Families returns what the collectors of this package can show, in order.
 func Families() []Family {
 	return slices.Concat(NewBackend().families, newLoad(nil).families, newMemory(nil).families, NewCopies().families, NewMetadata().families,
-		newPartitions(nil).families)
+		newPartitions(nil).families, NewCalls().families, newServe(nil).families)
 }
 
 // group is a collector made of others, and the families that they show.

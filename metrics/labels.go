@@ -4,6 +4,7 @@ import (
 	"github.com/tierkit/tierkit/backends"
 	"github.com/tierkit/tierkit/membudget"
 	"github.com/tierkit/tierkit/rlmm"
+	"github.com/tierkit/tierkit/serve"
 )
 
 // Label describes a label; it means the same in every family that has it.
@@ -26,6 +27,10 @@ func Labels() []Label {
 	for _, k := range lossKinds() {
 		kinds = append(kinds, lossLabel(k))
 	}
+	calls := make([]string, 0, len(serve.Calls()))
+	for _, c := range serve.Calls() {
+		calls = append(calls, string(c))
+	}
 	return []Label{
 		{"driver", "the name of the driver, as in storage.backend", nil},
 		{"op", "the operation; read is the stream that a get opened", ops},
@@ -36,6 +41,9 @@ func Labels() []Label {
 		{"reason", "why a record changed nothing", reasons},
 		{"kind", "truncated: the partition is read again from its beginning", kinds},
 		{"result", "in_doubt (of writes): the record may be in the log, or come into it", []string{resultOK, resultError, resultInDoubt}},
+		{"call", "the call of the API", calls},
+		{"error", "the kind of the error, as in the API", errorLabels()},
+		{"stage", "running: it is copied; wants_files: clients have not sent all files yet", []string{"running", "wants_files"}},
 		{"metadata_partition", "the partition of the metadata log", nil},
 	}
 }

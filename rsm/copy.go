@@ -170,7 +170,7 @@ func (c *copying) store(ctx context.Context) (remotelog.CustomMetadata, error) {
 		clean, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanupTimeout)
 		defer cancel()
 		if cerr := c.m.remove(clean, c.at, ""); cerr != nil {
-			err = fmt.Errorf("%w; and what was stored could not be removed, delete the segment again: %w", err, cerr)
+			err = fmt.Errorf("%w; and %w: %w", err, ErrLeftBehind, cerr)
 		}
 		return nil, err
 	}

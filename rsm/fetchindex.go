@@ -61,10 +61,10 @@ func (m *Manager) FetchIndex(ctx context.Context, md remotelog.SegmentMetadata, 
 	}
 	if h == nil {
 		r.release()
-		return io.NopCloser(eof{}), nil
+		return emptyIndex{}, nil
 	}
+	s := &indexStream{r: r, t: t, caller: ctx, size: int64(len(h.Value()))}
 	h.Release()
-	s := &indexStream{r: r, t: t, caller: ctx}
 	s.ctx, s.cancel = context.WithCancel(ctx)
 	return s, nil
 }
@@ -146,7 +146,11 @@ type indexStream struct {
 	ctx    context.Context //nolint:containedctx // the same, ended by Close
 	cancel context.CancelFunc
 	pos    int
+	size   int64
 }
+
+// Size is how many bytes the index has: who sends it on has to say so first.
+func (s *indexStream) Size() int64 { return s.size }
 
 // Read implements io.Reader.
 func (s *indexStream) Read(p []byte) (int, error) {
@@ -183,7 +187,9 @@ func (s *indexStream) Close() error {
 	return nil
 }
 
-// eof is an empty stream.
-type eof struct{}
+// emptyIndex is an index of no bytes.
+type emptyIndex struct{}
 
-func (eof) Read([]byte) (int, error) { return 0, io.EOF }
+func (emptyIndex) Read([]byte) (int, error) { return 0, io.EOF }
+func (emptyIndex) Close() error             { return nil }
+func (emptyIndex) Size() int64              { return 0 }

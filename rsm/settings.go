@@ -124,10 +124,10 @@ func ignoredSettings() []settings.Setting {
 	return out
 }
 
-// notOurs tells of keys that the engine does not look at: those of the store, and those that every broker hands over.
+// notOurs tells of keys that the engine does not look at: those of the store, of the daemon, and those that every broker hands over.
 func notOurs(key string) (reason string, ok bool) {
 	switch {
-	case strings.HasPrefix(key, "storage."), key == "broker.id", key == "node.id":
+	case strings.HasPrefix(key, "storage."), strings.HasPrefix(key, "tierkit."), key == "broker.id", key == "node.id":
 		return "", true
 	}
 	return "", false

@@ -39,6 +39,7 @@ var layerOf = []struct{ pattern, layer string }{
 	{"rlmm/internal/...", "event log core"},
 	{"rlmm/...", "event log"},
 	{"rlm", "rlm"},
+	{"serve", "serve"},
 	{"metrics", "metrics"},
 	{"cli/...", "cli"},
 	{"cmd/tierkit", "main"},
@@ -73,13 +74,16 @@ var mayImport = map[string][]string{
 	"event log core": {"internal", "remotelog", "rlmm"},
 	"event log":      {"internal", "remotelog", "rlmm", "event log core"},
 	"rlm":            {"internal", "remotelog"},
-	"test support":   {"internal", "remotelog", "rlmm", "event log", "event log core"},
+	// The daemon beside a broker is over the storage manager and below the command line.
+	"serve":        {"internal", "remotelog", "manifest", "backends", "membudget", "rsm"},
+	"test support": {"internal", "remotelog", "rlmm", "event log", "event log core"},
 	"metrics": {
 		"internal", "remotelog", "membudget", "crypto", "cache", "chunking", "manifest", "backends", "rsm", "rlmm", "rlm",
+		"serve",
 	},
 	"cli": {
 		"internal", "remotelog", "membudget", "crypto", "cache", "chunking", "manifest", "backends", "conformance", "rsm", "rlmm",
-		"event log", "rlm", "metrics",
+		"event log", "rlm", "metrics", "serve",
 	},
 	"main": {"internal", "backends", "cli", "driver", "metrics"},
 }
@@ -221,6 +225,8 @@ func TestLayers_WhatTheTableForbidsIsFound(t *testing.T) {
 		{"cli", "rlmm/kafkalog", ""},
 		{"cmd/tierkit", "backends/s3", ""},
 		{"rlmm/memlog", "rlmm", ""},
+		{"serve", "rsm", ""},
+		{"serve", "metrics", "may not"},
 		{"rlm", "rsm", "may not"},
 		{"rlm", "rlmm", "may not"},
 		{"rlmm", "rlmm/memlog", "may not"},

@@ -20,6 +20,7 @@ const (
 	keyControllerListeners = "controller.listener.names"
 	keyProtocolMap         = "listener.security.protocol.map"
 	keyMetadataListener    = "remote.log.metadata.manager.listener.name"
+	keyCustomMax           = "remote.log.metadata.custom.metadata.max.bytes"
 	keyRoles               = "process.roles"
 	keyZooKeeper           = "zookeeper.connect"
 )
@@ -32,7 +33,7 @@ func isBroker(key string) bool {
 	}
 	return strings.HasPrefix(key, keyProviders+".") || strings.HasPrefix(key, "remote.log.manager.") ||
 		strings.HasPrefix(key, "remote.log.storage.") || strings.HasPrefix(key, "remote.log.metadata.manager.") ||
-		key == "remote.log.metadata.custom.metadata.max.bytes"
+		key == keyCustomMax
 }
 
 // isBrokerFile tells a server.properties.
@@ -66,6 +67,15 @@ func (f *File) brokerID() (id int32, ok bool, err error) {
 		id, ok = int32(n), true
 	}
 	return id, ok, nil
+}
+
+// CustomMetadataMax returns how many bytes of custom metadata the broker keeps for a segment; 0 where the file does not say.
+func (f *File) CustomMetadataMax() int {
+	n, err := strconv.ParseInt(strings.TrimSpace(f.all[keyCustomMax]), 10, 32)
+	if err != nil || n < 0 { // the broker's to report
+		return 0
+	}
+	return int(n)
 }
 
 // LogDirs returns log.dirs, or log.dir; nil if the file has neither.

@@ -207,7 +207,7 @@ func (f *File) checkProviders() []error {
 
 // looksOurs tells a key that only tierkit and the plug-in have.
 func looksOurs(key string) bool {
-	for _, p := range []string{"storage.", "chunk.size", "key.prefix", "encryption.", "fetch.chunk.", "fetch.indexes.", "fetch.manifest.", "memory.budget."} {
+	for _, p := range []string{"storage.", "chunk.size", "key.prefix", "encryption.", "fetch.chunk.", "fetch.indexes.", "fetch.manifest.", "memory.budget.", "tierkit."} {
 		if strings.HasPrefix(key, p) {
 			return true
 		}

@@ -1,0 +1,283 @@
+package cli
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"net"
+	"runtime/debug"
+
+	"github.com/spf13/cobra"
+
+	"github.com/tierkit/tierkit/backends"
+	"github.com/tierkit/tierkit/internal/props"
+	"github.com/tierkit/tierkit/internal/settings"
+	"github.com/tierkit/tierkit/metrics"
+	"github.com/tierkit/tierkit/rsm"
+	"github.com/tierkit/tierkit/serve"
+)
+
+func (a *app) serveCmd() *cobra.Command {
+	var listen string
+	var supervised bool
+	cmd := &cobra.Command{
+		Use:   "serve --config FILE [--listen ADDRESS:PORT]",
+		Short: "copy, fetch and delete segments for a broker's plug-in, over HTTP",
+		Args:  none,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if supervised {
+				if a.config != "" || listen != "" {
+					return usagef("--supervised takes everything from standard input")
+				}
+				return a.serveSupervised(cmd.Context())
+			}
+			return a.serve(cmd.Context(), listen)
+		},
+	}
+	cmd.Flags().StringVar(&listen, "listen", "", "`ADDRESS:PORT` of the API, before tierkit.listen; port 0 is a free one")
+	cmd.Flags().BoolVar(&supervised, "supervised", false, "started by the plug-in: settings and token come from standard input, whose end is the order to stop")
+	return cmd
+}
+
+// daemon is what a tierkit serve is made of.
+type daemon struct {
+	app    *app
+	log    *slog.Logger
+	how    serve.Start
+	prefix string // of the settings in messages
+
+	config  serve.Config
+	setup   *rsm.Setup
+	broker  int32
+	logDirs []string
+	custom  int // bytes of custom metadata that the broker takes
+
+	calls  *metrics.Calls
+	copies *metrics.Copies
+	stores *metrics.Backend
+
+	segments *rsm.Manager
+	server   *serve.Server
+	at       serve.Listeners
+	unlimit  func() // nil: the limit is the operator's
+}
+
+// newDaemon has a log for machines: time stamps and levels.
+func (a *app) newDaemon(how serve.Start) *daemon {
+	d := &daemon{app: a, how: how, custom: serve.DefaultMaxCustomBytes, calls: metrics.NewCalls(), copies: metrics.NewCopies()}
+	d.log = slog.New(slog.NewTextHandler(a.Err, nil))
+	if a.json {
+		d.log = slog.New(slog.NewJSONHandler(a.Err, nil))
+	}
+	return d
+}
+
+// fromFile reads the configuration of a daemon that an operator started. The error names every mistake.
+func (d *daemon) fromFile(listen string) error {
+	file, err := d.app.loadConfig()
+	if file == nil {
+		return err
+	}
+	own := maps.Clone(file.RSM)
+	if listen != "" {
+		own["tierkit.listen"] = listen
+	}
+	d.prefix = file.RSMPrefix
+	errs := []error{err, d.settings(own)}
+	var ok bool
+	if d.broker, ok = file.BrokerID(); !ok {
+		errs = append(errs, settings.Missing("node.id", "is required: what the daemon keeps is kept for each broker by itself"))
+	}
+	if d.logDirs = d.config.LogDirs; d.logDirs == nil {
+		d.logDirs = file.LogDirs()
+	}
+	if n := file.CustomMetadataMax(); n > 0 {
+		d.custom = n
+	}
+	if err := errors.Join(errs...); err != nil {
+		return asUsage(fmt.Errorf("%s: %w", d.app.config, err))
+	}
+	for _, n := range file.Notices {
+		d.log.Warn("configuration", "notice", n)
+	}
+	return nil
+}
+
+// loadConfig reads the file that --config names.
+func (a *app) loadConfig() (*props.File, error) {
+	if a.config == "" {
+		return nil, usagef("--config FILE is required: a broker's server.properties, or two lines (storage.backend=fs and storage.root=DIR)")
+	}
+	file, err := props.Load(a.config)
+	return file, asUsage(err)
+}
+
+// settings reads the settings of the daemon, the engine and the store.
+func (d *daemon) settings(given map[string]string) error {
+	var cerr, serr error
+	d.config, cerr = serve.ParseConfig(given, d.how, settings.Options{Prefix: d.prefix, Getenv: d.app.LookupEnv})
+	d.stores = metrics.NewBackend()
+	for _, key := range []string{"storage.backend", "storage.backend.class"} {
+		if f, ok := d.app.registry.Factory(given[key]); ok {
+			d.stores = metrics.NewBackend(f.Name)
+			break
+		}
+	}
+	d.setup, serr = rsm.ReadSettings(rsm.OpenOptions{
+		Registry: d.app.registry, Props: given, Prefix: d.prefix, Getenv: d.app.LookupEnv, Logger: d.log, Now: d.app.Now,
+		Observer: d.stores, Hooks: d.copies.Hooks(),
+	})
+	for _, n := range d.config.Notices {
+		d.log.Warn("configuration", "notice", n)
+	}
+	return errors.Join(cerr, serr)
+}
+
+// serve is tierkit serve as an operator starts it.
+func (a *app) serve(ctx context.Context, listen string) (err error) {
+	d := a.newDaemon(serve.Standalone)
+	if err := d.fromFile(listen); err != nil {
+		return err
+	}
+	token, err := serve.ReadToken(d.config.TokenFile)
+	if err != nil {
+		return asUsage(err)
+	}
+	d.at.StopTimeout = d.config.StopTimeout
+	if d.at.TLS, err = d.config.TLSConfig(); err != nil {
+		return asUsage(err)
+	}
+	defer func() { err = errors.Join(err, d.close()) }()
+	if err := d.open(ctx, token); err != nil {
+		return err
+	}
+	d.log.Info("the API is ready", "address", d.at.API.Addr().String(), "tls", d.at.TLS != nil, "broker", d.broker, "version", a.Version)
+	return d.server.Serve(ctx, d.at)
+}
+
+// open opens everything, probes the store and listens. Whatever it returns, close closes what was opened.
+func (d *daemon) open(ctx context.Context, token string) (err error) {
+	if d.segments, err = d.setup.Open(ctx); err != nil {
+		if errors.Is(err, backends.InvalidArgument) || settings.Problems(err) != nil {
+			err = asUsage(err)
+		}
+		return err
+	}
+	d.limitMemory()
+	store := d.segments.Store()
+	handler, err := metrics.Handler(d.stores, metrics.NewLoad(store.Load), d.copies, d.calls, metrics.NewMemory(d.segments.Budget().Stats),
+		metrics.NewServe(func() serve.Stats { return d.server.Stats() }))
+	if err != nil {
+		return err
+	}
+	c := d.segments.Config()
+	d.server, err = serve.Open(ctx, serve.Options{
+		Segments: d.segments, Token: token, StateDir: d.config.StateDir, BrokerID: d.broker,
+		LogDirs: d.logDirs, DeriveLogDirs: d.how == serve.Supervised && d.logDirs == nil, Probe: store.Probe,
+		ChunkBytes: int64(c.ChunkBytes), MaxCustomBytes: d.custom, Metrics: handler, Version: d.app.Version, Logger: d.log,
+		Hooks: d.calls.Hooks(), Now: d.app.Now,
+	})
+	if err != nil {
+		return err
+	}
+	d.warnCustom(&c)
+	if err := d.probe(ctx); err != nil {
+		return err
+	}
+	return d.listen(ctx)
+}
+
+// limitMemory makes the collector keep the whole process near the budget.
+func (d *daemon) limitMemory() {
+	const slack = 64 << 20
+	if look := d.app.LookupEnv; look != nil {
+		if _, given := look("GOMEMLIMIT"); given {
+			return
+		}
+	}
+	before := debug.SetMemoryLimit(d.segments.Budget().Stats().Limit + slack)
+	d.unlimit = func() { debug.SetMemoryLimit(before) }
+}
+
+// probe finds out whether the store can be used. Where it never will be, as far as can be told, the daemon does not start; one that is
+// away for now is waited for while calls fail.
+func (d *daemon) probe(ctx context.Context) error {
+	err := d.server.Check(ctx)
+	if err == nil || ctx.Err() != nil {
+		return err
+	}
+	for _, code := range []backends.Code{backends.Denied, backends.Unauthenticated, backends.InvalidArgument, backends.ClockSkew, backends.Unsupported} {
+		if errors.Is(err, code) {
+			return fmt.Errorf("the store cannot be used: %w; tierkit doctor looks at each permission", err)
+		}
+	}
+	d.log.Warn("the store is not usable yet; calls fail until it is", "error", err)
+	return nil
+}
+
+// warnCustom says beforehand which topics a broker would stop copying.
+func (d *daemon) warnCustom(c *rsm.Config) {
+	most, err := serve.LongestTopic(d.custom, c.CustomBytes)
+	const longest = 249 // characters in Kafka's names
+	if err == nil && most < longest {
+		d.log.Warn("custom metadata of topics with longer names do not fit: the broker would delete each copy again and stop copying the partition",
+			"longestName", most, "limit", d.custom,
+			"do", "raise remote.log.metadata.custom.metadata.max.bytes of the brokers, or take fields out of custom.metadata.fields.include")
+	}
+}
+
+func (d *daemon) listen(ctx context.Context) (err error) {
+	var lc net.ListenConfig
+	if d.at.API, err = lc.Listen(ctx, "tcp", d.config.Listen); err != nil {
+		return asUsage(err)
+	}
+	if d.config.Metrics == "" {
+		return nil
+	}
+	if d.at.Metrics, err = lc.Listen(ctx, "tcp", d.config.Metrics); err != nil {
+		return asUsage(fmt.Errorf("tierkit.metrics.listen: %w", err))
+	}
+	d.log.Info("metrics are ready", "address", d.at.Metrics.Addr().String())
+	return nil
+}
+
+// close closes what was opened, in the other order.
+func (d *daemon) close() error {
+	var errs []error
+	for _, l := range []net.Listener{d.at.API, d.at.Metrics} {
+		if l != nil {
+			_ = l.Close() // the server has, as a rule
+		}
+	}
+	if d.server != nil {
+		errs = append(errs, d.server.Close())
+	}
+	if d.segments != nil {
+		errs = append(errs, d.segments.Close())
+	}
+	if d.unlimit != nil {
+		d.unlimit()
+	}
+	return errors.Join(errs...)
+}
+
+// startLine is the one line on the standard output of a supervised daemon.
+type startLine struct {
+	Protocol int    `json:"protocol"`
+	Port     int    `json:"port,omitempty"`
+	Version  string `json:"version,omitempty"`
+	Deletes  string `json:"deletes,omitempty"`
+	Error    string `json:"error,omitempty"`
+}
+
+func (a *app) printStart(l startLine) error {
+	l.Protocol = serve.Protocol
+	data, err := json.Marshal(l)
+	if err != nil {
+		return err
+	}
+	return a.printf("%s\n", data)
+}

@@ -1,0 +1,5 @@
+package serve
+
+const childEnv = "TIERKIT_TEST_SERVE_CHILD"
+
+func child(string) {}

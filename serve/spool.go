@@ -1,0 +1,115 @@
+package serve
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"time"
+
+	"github.com/tierkit/tierkit/remotelog"
+)
+
+// serveFile is PUT /v1/copies/{segmentId}/files/{name}.
+func (s *Server) serveFile(w http.ResponseWriter, r *http.Request, id remotelog.UUID, name string) error {
+	op, err := s.copies.find(id)
+	if err != nil {
+		return err
+	}
+	kind, err := parseFileKind(name)
+	if err != nil {
+		return err
+	}
+	spec := op.specs[kind]
+	switch {
+	case r.ContentLength < 0:
+		return &kinded{KindInvalidArgument, http.StatusLengthRequired, "the request has no Content-Length"}
+	case spec == nil:
+		return errorf(KindInvalidArgument, "the segment was announced without a %s", kind)
+	case r.ContentLength != *spec.Size:
+		return errorf(KindInvalidArgument, "the %s has %d bytes, %d were announced", kind, r.ContentLength, *spec.Size)
+	}
+	op.mu.Lock()
+	wanted := op.wants(kind)
+	op.mu.Unlock()
+	body := &sent{s: s, conn: http.NewResponseController(w), op: op, r: r.Body}
+	if !wanted {
+		if _, err := io.Copy(io.Discard, body); err != nil {
+			return broken(err)
+		}
+		return s.noContent(w, body)
+	}
+	f, err := s.spool(body, *spec.Size)
+	if err != nil {
+		return err
+	}
+	if !op.accept(kind, f) {
+		_ = f.close() // another sending of it was faster, or the copy has ended
+	}
+	return s.noContent(w, body)
+}
+
+func (s *Server) noContent(w http.ResponseWriter, body *sent) error {
+	_ = body.conn.SetReadDeadline(time.Time{}) // of a connection; tests have none
+	s.mayTake(w)
+	w.WriteHeader(http.StatusNoContent)
+	return nil
+}
+
+// sent is the body of a file on its way. Each piece counts as asking about the copy, and the end of the copy ends it.
+type sent struct {
+	s    *Server
+	conn *http.ResponseController
+	op   *copyOp
+	r    io.Reader
+}
+
+func (b *sent) Read(p []byte) (int, error) {
+	select {
+	case <-b.op.over:
+		return 0, errors.New("the copy has ended")
+	default:
+	}
+	b.op.asked()
+	_ = b.conn.SetReadDeadline(b.s.now().Add(answerTime)) // of a connection; tests have none
+	return b.r.Read(p)
+}
+
+// spool writes a body to a file that has no name any more once it is open: whatever becomes of this process, nothing is left.
+func (s *Server) spool(body io.Reader, size int64) (_ *held, err error) {
+	f, err := os.CreateTemp(s.state.spool, "*")
+	if err != nil {
+		return nil, err
+	}
+	h := &held{f: f, size: size, spooled: &s.counts}
+	s.counts.spoolNow.Add(size)
+	defer func() {
+		if err != nil {
+			_ = h.close() // its bytes are of no use
+		}
+	}()
+	if err := os.Remove(f.Name()); err != nil {
+		return nil, err
+	}
+	n, err := io.Copy(onlyWriter{f}, body)
+	if err != nil {
+		return nil, spoolError(err)
+	}
+	if n != size {
+		return nil, broken(fmt.Errorf("%d bytes of %d came", n, size))
+	}
+	s.counts.spooled.Add(n)
+	return h, nil
+}
+
+// spoolError tells what is wrong with the disk, which is worth an answer, from what is wrong with the connection.
+func spoolError(err error) error {
+	if _, ok := errors.AsType[*os.PathError](err); ok {
+		return err
+	}
+	return broken(err)
+}
+
+// onlyWriter hides ReadFrom of a file, which would read from the connection with splice and past the body's own Read.
+type onlyWriter struct{ io.Writer }

@@ -1,0 +1,59 @@
+package serve
+
+import (
+	"crypto/sha256"
+	"crypto/subtle"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+
+	"github.com/tierkit/tierkit/internal/regular"
+)
+
+const (
+	minToken = 16
+	maxToken = 1024
+)
+
+// CheckToken refuses a token that can be guessed, or cannot stand in a header.
+func CheckToken(token string) error {
+	if len(token) < minToken || len(token) > maxToken {
+		return fmt.Errorf("the token has %d characters, want %d to %d", len(token), minToken, maxToken)
+	}
+	for _, c := range []byte(token) {
+		if c <= ' ' || c >= 0x7f {
+			return fmt.Errorf("the token has a character that is not printable ASCII, or a space")
+		}
+	}
+	return nil
+}
+
+// ReadToken reads the token of a file; line ends at its end do not belong to it.
+func ReadToken(path string) (string, error) {
+	f, _, err := regular.Open(path)
+	if err != nil {
+		return "", fmt.Errorf("%s: %w", keyTokenFile, err)
+	}
+	defer func() { _ = f.Close() }() // read only
+	data, err := io.ReadAll(io.LimitReader(f, maxToken+3))
+	if err != nil {
+		return "", fmt.Errorf("%s: %w", keyTokenFile, err)
+	}
+	token := strings.TrimRight(string(data), "\r\n")
+	if err := CheckToken(token); err != nil {
+		return "", fmt.Errorf("%s: %s: %w", keyTokenFile, path, err)
+	}
+	return token, nil
+}
+
+// tokenCheck compares tokens in a time that does not depend on what they have in common, or on their lengths.
+type tokenCheck struct{ sum [sha256.Size]byte }
+
+func newTokenCheck(token string) tokenCheck { return tokenCheck{sha256.Sum256([]byte(token))} }
+
+func (c *tokenCheck) shown(r *http.Request) bool {
+	got, ok := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
+	sum := sha256.Sum256([]byte(got))
+	return subtle.ConstantTimeCompare(sum[:], c.sum[:]) == 1 && ok
+}
