@@ -26,8 +26,8 @@ build: ## bin/tierkit
 test: ## lint, generated files, cross-builds, all tests with the race detector, the demo
 	@scripts/test.sh
 
-test-all: ## the same, then the fuzz targets and the benchmarks
-	@scripts/test.sh
+test-all: ## the same with every version of Kafka, then the fuzz targets and the benchmarks
+	@TIERKIT_KAFKA=all scripts/test.sh
 	@scripts/fuzz.sh $(FUZZTIME)
 	@scripts/bench.sh
 

@@ -214,6 +214,17 @@ func (c *KafkaCluster) Roll() error {
 	return nil
 }
 
+// Configure gives the brokers further settings, with which they start the next time.
+func (c *KafkaCluster) Configure(properties map[string]string) error {
+	all := maps.Clone(c.o.Properties)
+	if all == nil {
+		all = make(map[string]string)
+	}
+	maps.Copy(all, properties)
+	c.o.Properties = all
+	return c.each(func(b *Broker) error { return os.WriteFile(b.config(), []byte(b.properties()), 0o600) })
+}
+
 // Bootstrap is the addresses of all brokers.
 func (c *KafkaCluster) Bootstrap() []string {
 	var all []string
