@@ -27,12 +27,10 @@ func Lock(dir string) (*os.File, error) {
 	if errors.Is(err, syscall.EWOULDBLOCK) {
 		err = fmt.Errorf("%s %w%s", dir, ErrLocked, holder(f))
 	}
-	if err == nil {
-		err = writeHolder(f)
-	}
 	if err != nil {
 		return nil, errors.Join(err, f.Close())
 	}
+	writeHolder(f)
 	return f, nil
 }
 
@@ -56,10 +54,9 @@ func holder(f *os.File) string {
 	return fmt.Sprintf(" (process %d)", pid)
 }
 
-func writeHolder(f *os.File) error {
-	if err := f.Truncate(0); err != nil {
-		return err
+// writeHolder is for messages only: where the disk is full the lock is as good without.
+func writeHolder(f *os.File) {
+	if f.Truncate(0) == nil {
+		_, _ = f.WriteAt([]byte(strconv.Itoa(os.Getpid())+"\n"), 0)
 	}
-	_, err := f.WriteAt([]byte(strconv.Itoa(os.Getpid())+"\n"), 0)
-	return err
 }

@@ -1,0 +1,208 @@
+package disk
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"github.com/tierkit/tierkit/internal/durable"
+	"github.com/tierkit/tierkit/membudget"
+)
+
+// DirName is the directory that the cache makes in the one it is given.
+const DirName = "tierkit-chunks"
+
+// ErrInUse: another process, or another Cache of this one, uses the directory.
+var ErrInUse = errors.New("cache directory is in use")
+
+// Options of a cache. Dir, MaxBytes, Budget, QueueBytes and Now are required.
+type Options struct {
+	Dir      string // must be there
+	MaxBytes int64  // of all files
+	// MaxEntries bounds the index; 0: a million.
+	MaxEntries int
+	// Retention is how long an entry is kept that nobody uses; 0: until its space is needed.
+	Retention time.Duration
+	// Budget is what the queue of entries to be written is charged to, and QueueBytes the most that it may hold.
+	Budget     *membudget.Budget
+	QueueBytes int64
+	Now        func() time.Time
+	Logger     *slog.Logger // nil: nothing is logged
+}
+
+// Cache is a cache in a directory. It is safe for concurrent use. Make it with Open and close it.
+type Cache struct {
+	opts       Options
+	root       string
+	files      files
+	log        *slog.Logger
+	lock       *os.File
+	unregister func()
+	work       sync.WaitGroup // the one goroutine that writes and removes
+	wake       chan struct{}  // of capacity 1
+
+	mu       sync.Mutex
+	index    index
+	scanning bool
+	forgot   []func(Key) bool // DeleteFunc while scanning: what was not seen yet matches too
+	gone     map[Key]bool     // thrown away while scanning, and perhaps listed before
+	writes   map[Key]*Write   // being filled, queued, being written
+	queue    []*Write         // in order
+	writing  *Write           // taken from queue
+	flight   int64            // space of writing
+	trash    []trashed        // no longer in the index, still on disk
+	trashed  int64            // space of trash
+	memory   int64            // of writes
+	tmps     int              // files made in tmp; the goroutine's
+	pause    time.Duration    // the last one after a failed write; 0: the last write went well
+	resume   time.Time        // writing is suspended until then
+	closed   bool
+	stats    Stats
+}
+
+// trashed is a file to be removed.
+type trashed struct {
+	key   Key
+	space int64
+}
+
+// Stats is a moment of a cache. Numbers are since Open.
+type Stats struct {
+	Entries      int
+	Bytes        int64 // on disk: entries, the one being written, and those not yet removed
+	MaxBytes     int64
+	QueueBytes   int64 // memory of entries to be written
+	Hits, Misses uint64
+	Written      uint64
+	WrittenBytes int64
+	Evicted      uint64 // to keep within MaxBytes or MaxEntries
+	Expired      uint64
+	Deleted      uint64
+	Damaged      uint64 // entries that were not what they should be
+	Dropped      uint64 // not written: no room in the queue, or no memory
+	Bypassed     uint64 // not written: writing was suspended after an error
+	ReadErrors   uint64 // of the file system
+	WriteErrors  uint64
+	Suspended    bool
+	Scanning     bool // what was there at Open is not all known yet
+}
+
+// Open opens the cache in o.Dir, or makes it. What is there is looked through in the background; entries not seen yet are found all the
+// same, and nothing is written before. A cache that another process uses is ErrInUse.
+func Open(o Options) (*Cache, error) { return open(o, osFiles()) }
+
+func open(o Options, f files) (*Cache, error) {
+	if o.Budget == nil || o.Now == nil {
+		panic("disk: Options.Budget and Now are required")
+	}
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	if o.MaxEntries == 0 {
+		o.MaxEntries = 1_000_000
+	}
+	c := &Cache{opts: o, files: f, log: o.Logger, wake: make(chan struct{}, 1), writes: map[Key]*Write{}, scanning: true, gone: map[Key]bool{}}
+	var err error
+	if c.root, err = filepath.Abs(filepath.Join(o.Dir, DirName)); err != nil {
+		return nil, err
+	}
+	c.index.init(o.MaxBytes)
+	for _, dir := range []string{c.root, c.tmp()} {
+		if err := c.files.mkdir(dir); err != nil {
+			return nil, err
+		}
+		if err := os.Chmod(dir, 0o700); err != nil { // chunks may lie there as the broker had them
+			return nil, err
+		}
+	}
+	c.lock, err = durable.Lock(c.root)
+	if errors.Is(err, durable.ErrLocked) {
+		return nil, fmt.Errorf("%w: %w", ErrInUse, err)
+	}
+	if err != nil {
+		return nil, err
+	}
+	c.unregister = o.Budget.Reclaimer(c.reclaim)
+	c.work.Go(c.run)
+	return c, nil
+}
+
+func (c *Cache) tmp() string { return filepath.Join(c.root, "tmp") }
+
+// Stats returns the present numbers.
+func (c *Cache) Stats() Stats {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	s := c.stats
+	s.Entries, s.Bytes, s.MaxBytes, s.QueueBytes = len(c.index.nodes), c.space(), c.opts.MaxBytes, c.memory
+	s.Suspended, s.Scanning = c.suspended(), c.scanning
+	return s
+}
+
+// space is what the files of the cache take. Called with mu held.
+func (c *Cache) space() int64 { return c.index.bytes() + c.flight + c.trashed }
+
+// Delete drops the entry of key.
+func (c *Cache) Delete(key Key) { c.DeleteFunc(func(k Key) bool { return k == key }) }
+
+// DeleteFunc drops every entry whose key match says yes to, those not yet written as well. match must be quick: it is called under
+// locks. The files are removed a little later.
+func (c *Cache) DeleteFunc(match func(Key) bool) {
+	c.mu.Lock()
+	for key, n := range c.index.nodes {
+		if match(key) {
+			c.stats.Deleted++
+			c.throwAway(n)
+		}
+	}
+	for key, w := range c.writes {
+		if match(key) {
+			w.stale = true
+			delete(c.writes, key)
+		}
+	}
+	if c.scanning {
+		c.forgot = append(c.forgot, match)
+	}
+	c.mu.Unlock()
+	c.poke()
+}
+
+// throwAway takes an entry out of the index and leaves its file to be removed. Called with mu held.
+func (c *Cache) throwAway(n *node) {
+	space := occupied(n.length)
+	c.index.remove(n)
+	if c.scanning {
+		c.gone[n.key] = true
+	}
+	c.trash = append(c.trash, trashed{n.key, space})
+	c.trashed += space
+}
+
+// poke wakes the goroutine that writes and removes.
+func (c *Cache) poke() {
+	select {
+	case c.wake <- struct{}{}:
+	default:
+	}
+}
+
+// Close writes what is queued, for a few seconds at most, and gives the directory up. Entries that are being filled are not written. It
+// may be called several times.
+func (c *Cache) Close() error {
+	c.mu.Lock()
+	first := !c.closed
+	c.closed = true
+	c.mu.Unlock()
+	c.poke()
+	c.work.Wait()
+	if !first {
+		return nil
+	}
+	c.unregister()
+	return c.lock.Close()
+}
