@@ -47,7 +47,7 @@ func TestJava_ProjectsOwnTests(t *testing.T) {
 		}
 		seen[s.Name] = s.Tests
 	}
-	for _, name := range []string{"JsonTest", "RoundTripTest"} {
+	for _, name := range []string{"CopyTest", "DeadlineTest", "DeleteTest", "FaultTest", "JsonTest", "MetricsTest", "RoundTripTest"} {
 		if seen["io.github.tierkit.kafka."+name] == 0 {
 			t.Errorf("no test of %s has run; seen: %v", name, seen)
 		}

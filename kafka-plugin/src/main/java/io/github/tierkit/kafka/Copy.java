@@ -18,8 +18,9 @@ import org.apache.kafka.server.log.remote.storage.RemoteLogSegmentMetadata;
  */
 final class Copy {
     private static final int POLL_MS = 400;
-    private static final long ANSWER_MS = 15_000; // of one request; its reads have 2.5 s, the daemon answers within 0.5 s
-    private static final long CREATE_MS = 60_000; // of the one that begins it: the daemon opens five files
+    private static final long ANSWER_MS = 30_000; // of one request
+    private static final long CREATE_STEP_MS = 10_000; // the daemon opens five files, within 5 s
+    private static final long STEP_MS = 2500; // the daemon answers within 0.5 s; this long an interrupt may wait
     private static final long CANCEL_MS = 5000;
     /** A daemon that dies of a copy does so again: after so many times the copy fails, and the broker says so. */
     private static final int MOST_BEGINNINGS = 5;
@@ -36,6 +37,7 @@ final class Copy {
     private byte[] begin;
     private int beginnings;
     private int brokenUploads;
+    private long answered; // System.nanoTime() of the daemon's last answer
     private boolean asked; // the daemon may know of it
     private boolean ended; // nothing of it runs in the daemon, and nothing is left but what it returned
 
@@ -56,7 +58,7 @@ final class Copy {
         this.uploads = uploads;
         this.md = md;
         this.data = data;
-        this.deadline = Deadline.in(timeoutMs, ANSWER_MS);
+        this.deadline = Deadline.in(timeoutMs, CREATE_STEP_MS);
         this.lostMs = lostMs;
         this.path = "/v1/copies/" + Segments.id(md);
     }
@@ -117,7 +119,7 @@ final class Copy {
     private byte[] poll() throws IOException, InterruptedException {
         Backoff backoff = Retry.backoff();
         boolean begun = false;
-        long answered = System.nanoTime();
+        answered = System.nanoTime();
         while (true) {
             if (Thread.interrupted()) {
                 throw new InterruptedException();
@@ -127,7 +129,6 @@ final class Copy {
             try {
                 Map<String, Object> answer = begun ? state() : begin();
                 begun = true;
-                answered = System.nanoTime();
                 backoff.reset();
                 if (ended(answer)) {
                     return customMetadata(answer);
@@ -140,7 +141,7 @@ final class Copy {
             } catch (IOException e) {
                 begun = begun && !unknown(e);
                 if (!unknown(e)) {
-                    lost(e, answered);
+                    lost(e);
                     deadline.sleep(backoff.next());
                 }
             }
@@ -153,7 +154,7 @@ final class Copy {
         }
         asked = true;
         try {
-            return client.call("POST", "/v1/copies", begin, Deadline.in(CREATE_MS));
+            return answer("POST", "/v1/copies", begin, deadline.part(ANSWER_MS, CREATE_STEP_MS));
         } catch (IOException e) {
             if (Retry.lost(e)) {
                 beginnings--; // it has not begun
@@ -163,7 +164,13 @@ final class Copy {
     }
 
     private Map<String, Object> state() throws IOException {
-        return client.call("GET", path + "?waitMs=" + POLL_MS, null, Deadline.in(ANSWER_MS));
+        return answer("GET", path + "?waitMs=" + POLL_MS, null, deadline.part(ANSWER_MS, STEP_MS));
+    }
+
+    private Map<String, Object> answer(String method, String to, byte[] body, Deadline within) throws IOException {
+        Map<String, Object> a = client.call(method, to, body, within);
+        answered = System.nanoTime();
+        return a;
     }
 
     private static boolean unknown(IOException e) {
@@ -171,7 +178,7 @@ final class Copy {
     }
 
     /** Throws what cannot be waited out. */
-    private void lost(IOException e, long answered) throws IOException {
+    private void lost(IOException e) throws IOException {
         if (!Retry.lost(e) || e instanceof Client.FileException || retry.closed()) {
             throw e;
         }

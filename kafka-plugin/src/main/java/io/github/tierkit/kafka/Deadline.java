@@ -13,24 +13,31 @@ final class Deadline {
     private final long end; // System.nanoTime() from which on no step begins
     private final long step;
 
-    private Deadline(long totalMs, long stepMs) {
+    private Deadline(long untilMs, long stepMs) {
         step = Math.max(1, stepMs);
-        end = System.nanoTime() + TimeUnit.MILLISECONDS.toNanos(Math.max(0, totalMs - 2 * step));
+        end = System.nanoTime() + TimeUnit.MILLISECONDS.toNanos(Math.max(0, untilMs));
     }
 
     /** A call that takes at most ms. */
     static Deadline in(long ms) {
-        return new Deadline(ms, ms / STEPS);
+        return in(ms, ms);
     }
 
     /** A call that takes at most ms and whose steps are short, so that what happens meanwhile is noticed. */
     static Deadline in(long ms, long stepMs) {
-        return new Deadline(ms, Math.min(stepMs, ms / STEPS));
+        long step = Math.max(0, Math.min(stepMs, ms / STEPS));
+        return new Deadline(ms - 2 * step, step);
     }
 
-    /** One question and one answer, in ms. */
+    /** One question whose answer may take ms. */
     static Deadline once(long ms) {
-        return new Deadline(ms, ms / 2);
+        return new Deadline(ms, ms);
+    }
+
+    /** A part of this call that takes at most ms. */
+    Deadline part(long ms, long stepMs) {
+        long left = TimeUnit.NANOSECONDS.toMillis(end - System.nanoTime()) + 2 * step;
+        return in(Math.min(ms, Math.max(0, left)), stepMs);
     }
 
     boolean passed() {

@@ -14,7 +14,7 @@ final class Deletion {
      */
     private static final Pattern MUST_NOT_WAIT = Pattern.compile("metadata-loader|kafka-request-handler");
 
-    private static final long JOURNAL_MS = 1000;
+    private static final long JOURNAL_MS = 900;
     /** After the daemon did not answer in time, the journal is written here right away: a topic has many segments. */
     private static final long DISTRUST_MS = 5000;
     /** A broker that stops waits for the thread that it has interrupted. */
@@ -61,21 +61,20 @@ final class Deletion {
         request.put("waitMs", POLL_MS);
         byte[] body = Json.bytes(request);
         Deadline deadline = Deadline.in(ms, STEP_MS);
-        while (true) {
+        while (!deadline.passed()) {
             long began = System.nanoTime();
             Object state = retry.run(deadline, d -> client.call("POST", "/v1/delete", body, d)).get("state");
             if ("done".equals(state)) {
                 return;
             }
             if (!"running".equals(state)) {
-                throw new IOException("the daemon says of a delete that it is " + state);
+                throw new DaemonException(DaemonException.UNKNOWN, "the daemon says of a delete that it is " + state, false);
             }
             // It has waited on its side; if not, this does.
             long left = POLL_MS / 2 - TimeUnit.NANOSECONDS.toMillis(System.nanoTime() - began);
-            if (!deadline.sleep(Math.max(0, left))) {
-                throw new IOException("the delete still runs after " + ms + " ms");
-            }
+            deadline.sleep(Math.max(0, left));
         }
+        throw new IOException("the delete still runs after " + ms + " ms");
     }
 
     /** Orders the delete: when it returns the order is on disk, or, where that cannot be, the delete is done. */

@@ -22,6 +22,7 @@ public final class RemoteStorageManager implements org.apache.kafka.server.log.r
 
     private final Metrics metrics = new Metrics();
     private final Retry retry = new Retry(metrics);
+    private final Brake brake = new Brake();
     private volatile Parts parts; // null: not configured
 
     /** What configure makes. */
@@ -159,10 +160,22 @@ public final class RemoteStorageManager implements org.apache.kafka.server.log.r
             }
             SegmentStream s = new SegmentStream(p.client, md, start, Math.min(end + 1L, size), p.fetchMs, retry, metrics.fetch);
             if (start < size) { // else there is nothing to ask for
-                s.open();
+                open(s);
             }
             return s;
         });
+    }
+
+    private void open(DaemonStream s) throws IOException, InterruptedException {
+        long began = System.nanoTime();
+        try {
+            s.open();
+        } catch (IOException e) {
+            if (!Brake.judged(e)) {
+                brake.hold(began);
+            }
+            throw e;
+        }
     }
 
     @Override
@@ -170,7 +183,7 @@ public final class RemoteStorageManager implements org.apache.kafka.server.log.r
         Failures.Kind kind = type == IndexType.TRANSACTION ? Failures.Kind.TRANSACTION_INDEX : Failures.Kind.READ;
         return checked(metrics.index, kind, "fetch the " + type + " index of", md, p -> {
             IndexStream s = new IndexStream(p.client, md, type, p.fetchMs, retry, metrics.index);
-            s.open();
+            open(s);
             return s;
         });
     }

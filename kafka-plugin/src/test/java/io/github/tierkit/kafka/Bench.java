@@ -6,9 +6,12 @@ import java.nio.file.Files;
 import java.nio.file.Path;
 import java.util.HashMap;
 import java.util.Map;
+import java.util.concurrent.atomic.AtomicInteger;
 
 /** A plug-in beside a daemon that is not real, each test with its own. */
 final class Bench implements Closeable {
+    private static final AtomicInteger BROKERS = new AtomicInteger();
+
     final Path dir;
     final FakeDaemon daemon = new FakeDaemon();
     final RemoteStorageManager rsm = new RemoteStorageManager();
@@ -17,14 +20,19 @@ final class Bench implements Closeable {
     Bench(Path dir) throws IOException {
         this.dir = dir;
         Files.writeString(dir.resolve("token"), FakeDaemon.TOKEN + "\n");
-        settings.put("broker.id", 1);
+        settings.put("broker.id", BROKERS.incrementAndGet()); // metrics are named by it
         settings.put("tierkit.serve.url", daemon.url());
         settings.put("tierkit.serve.token.file", dir.resolve("token").toString());
         settings.put("tierkit.state.dir", dir.resolve("state").toString());
-        settings.put("tierkit.plugin.copy.timeout.ms", "6000");
-        settings.put("tierkit.plugin.lost.timeout.ms", "1500");
-        settings.put("tierkit.plugin.fetch.timeout.ms", "3000");
-        settings.put("tierkit.plugin.delete.timeout.ms", "3000");
+        deadlines(120_000); // a machine that does much else fails no test
+    }
+
+    /** Sets the deadline of each call; short ones are for tests that run into them. */
+    Bench deadlines(long ms) {
+        for (String call : new String[] {"copy", "fetch", "delete"}) {
+            with("tierkit.plugin." + call + ".timeout.ms", String.valueOf(ms));
+        }
+        return with("tierkit.plugin.lost.timeout.ms", String.valueOf(ms));
     }
 
     Bench with(String key, Object value) {
@@ -38,7 +46,7 @@ final class Bench implements Closeable {
     }
 
     Path journal() throws IOException {
-        return Files.createDirectories(dir.resolve("state/broker-1/deletes"));
+        return Files.createDirectories(dir.resolve("state/broker-" + settings.get("broker.id") + "/deletes"));
     }
 
     @Override

@@ -6,9 +6,11 @@ import java.io.EOFException;
 import java.io.IOException;
 import java.io.InputStream;
 import java.io.OutputStream;
+import java.net.BindException;
 import java.net.InetAddress;
 import java.net.ServerSocket;
 import java.net.Socket;
+import java.net.SocketException;
 import java.nio.charset.StandardCharsets;
 import java.nio.file.Files;
 import java.nio.file.Path;
@@ -22,6 +24,7 @@ import java.util.Map;
 import java.util.Set;
 import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.CopyOnWriteArrayList;
+import java.util.concurrent.ThreadLocalRandom;
 
 /** The API of tierkit serve over a map, on plain sockets so that a test can break whatever it wants. */
 final class FakeDaemon implements Closeable {
@@ -64,13 +67,24 @@ final class FakeDaemon implements Closeable {
     volatile boolean stream; // can open no file
     volatile boolean holdCopies; // copies do not end
     volatile int connections;
-    private final int port;
+    private int port;
     private volatile ServerSocket server;
     private final Set<Socket> open = ConcurrentHashMap.newKeySet();
 
+    /** Ports that some test has had: one that is free since its daemon was killed is not for another daemon. Below those of outgoing connections. */
+    private static final Set<Integer> PORTS = ConcurrentHashMap.newKeySet();
+
     FakeDaemon() throws IOException {
-        server = new ServerSocket(0, 50, InetAddress.getLoopbackAddress());
-        port = server.getLocalPort();
+        while (server == null) {
+            port = ThreadLocalRandom.current().nextInt(20_000, 32_000);
+            if (PORTS.add(port)) {
+                try {
+                    server = new ServerSocket(port, 50, InetAddress.getLoopbackAddress());
+                } catch (BindException e) {
+                    continue; // somebody else's
+                }
+            }
+        }
         accept(server);
     }
 
@@ -82,14 +96,28 @@ final class FakeDaemon implements Closeable {
     void kill() throws IOException {
         server.close();
         for (Socket s : open) {
-            s.setSoLinger(true, 0);
-            s.close();
+            try {
+                s.setSoLinger(true, 0);
+                s.close();
+            } catch (SocketException e) {
+                continue; // closed meanwhile
+            }
         }
         operations.clear();
     }
 
-    void restart() throws IOException {
-        server = new ServerSocket(port, 50, InetAddress.getLoopbackAddress());
+    void restart() throws IOException, InterruptedException {
+        for (int tries = 0; ; tries++) {
+            try {
+                server = new ServerSocket(port, 50, InetAddress.getLoopbackAddress());
+                break;
+            } catch (BindException e) {
+                if (tries > 1000) {
+                    throw e;
+                }
+                Thread.sleep(10); // a connection of the killed one is still on its way out
+            }
+        }
         accept(server);
     }
 
@@ -104,6 +132,10 @@ final class FakeDaemon implements Closeable {
                 Socket s;
                 try {
                     s = on.accept();
+                    if (on.isClosed()) { // an accept that waits may still get one
+                        s.close();
+                        return;
+                    }
                 } catch (IOException e) {
                     return;
                 }
