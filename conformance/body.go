@@ -2,10 +2,13 @@ package conformance
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"io"
 	"sync"
+	"sync/atomic"
+	"time"
 
 	"github.com/tierkit/tierkit/backends"
 )
@@ -45,6 +48,53 @@ func plain(data []byte) io.Reader { return reader{bytes.NewReader(data)} }
 type readerFunc func(p []byte) (int, error)
 
 func (f readerFunc) Read(p []byte) (int, error) { return f(p) }
+
+// startsWith calls first before the first Read.
+type startsWith struct {
+	r     io.Reader
+	first func()
+}
+
+func (s *startsWith) Read(p []byte) (int, error) {
+	if s.first != nil {
+		s.first()
+		s.first = nil
+	}
+	return s.r.Read(p)
+}
+
+// barrier is where several meet, so that what each has done before is done by all before any goes on.
+type barrier struct {
+	ctx  context.Context
+	most time.Duration // a driver may have a limit that keeps some of them out
+	left atomic.Int64
+	open chan struct{}
+}
+
+func newBarrier(ctx context.Context, n int, most time.Duration) *barrier {
+	b := &barrier{ctx: ctx, most: most, open: make(chan struct{})}
+	b.left.Store(int64(n))
+	return b
+}
+
+// arrive counts one more, who does not wait. Arrivals beyond the number do not matter.
+func (b *barrier) arrive() {
+	if b.left.Add(-1) == 0 {
+		close(b.open)
+	}
+}
+
+// wait is arrive for those who do.
+func (b *barrier) wait() {
+	b.arrive()
+	timer := time.NewTimer(b.most)
+	defer timer.Stop()
+	select {
+	case <-b.open:
+	case <-timer.C:
+	case <-b.ctx.Done():
+	}
+}
 
 // zeros is n zero bytes.
 func zeros(n int64) io.Reader {

@@ -301,15 +301,15 @@ func ifAbsentRace(t T, b *Bench) {
 			creators = 4
 		}
 		errs := make([]error, creators)
-		start := make(chan struct{})
+		together := newBarrier(t.Context(), creators, time.Second)
 		var wg sync.WaitGroup
 		for i := range errs {
 			wg.Go(func() {
-				<-start
-				_, errs[i] = clients[i%4].Put(t.Context(), key, plain(stripe(i, n)), backends.PutOptions{Size: int64(n), IfAbsent: true})
+				defer together.arrive() // one that is refused before its body is read
+				body := &startsWith{r: plain(stripe(i, n)), first: together.wait}
+				_, errs[i] = clients[i%4].Put(t.Context(), key, body, backends.PutOptions{Size: int64(n), IfAbsent: true})
 			})
 		}
-		close(start)
 		wg.Wait()
 		var winners []int
 		for i, err := range errs {

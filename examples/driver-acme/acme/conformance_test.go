@@ -5,7 +5,6 @@ import (
 	"net/http/httptest"
 	"strconv"
 	"testing"
-	"time"
 
 	"example.com/acme/driver-acme/acme"
 	"example.com/acme/driver-acme/acmeserver"
@@ -35,24 +34,11 @@ func serve(t *testing.T) (*acmeserver.Server, string) {
 func TestConformance(t *testing.T) {
 	store, url := serve(t)
 	factory := acme.Factory()
+	knobs := conformance.KnobsOf(factory) // by the names of the settings
+	knobs.SmallParts, knobs.PartBytes = set("storage.acme.part.size", strconv.Itoa(partBytes)), partBytes
+	knobs.WrongCredentials = set("storage.acme.secret", "another")
 	conformance.Run(t, conformance.Harness{
-		Factory:  &factory,
-		Settings: settings(url),
-		Raw:      raw{store},
-		Knobs: conformance.Knobs{
-			SmallParts: set("storage.acme.part.size", strconv.Itoa(partBytes)), PartBytes: partBytes,
-			Endpoint:         func(url string) map[string]string { return set("storage.acme.url", url) },
-			WrongCredentials: set("storage.acme.secret", "another"),
-			MissingBucket:    set("storage.acme.bucket", "nobodys"),
-			CAFile:           func(path string) map[string]string { return set("storage.acme.ca.file", path) },
-			Timeouts: func(d time.Duration) map[string]string {
-				return map[string]string{
-					"storage.acme.connect.timeout": d.String(), "storage.acme.response.timeout": d.String(), "storage.acme.stall.timeout": d.String(),
-				}
-			},
-			MaxConns: func(n int) map[string]string { return set("storage.acme.max.connections", strconv.Itoa(n)) },
-			Attempts: func(n int) map[string]string { return set("storage.acme.max.attempts", strconv.Itoa(n)) },
-		},
+		Factory: &factory, Settings: settings(url), Knobs: knobs, Dialect: dialect{}, Raw: raw{store},
 	})
 }
 

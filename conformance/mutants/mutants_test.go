@@ -1,0 +1,200 @@
+package mutants
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/tierkit/tierkit/conformance"
+	"github.com/tierkit/tierkit/conformance/mutants/runner"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// The numbers that may only change in one direction: an edit here is seen in a review.
+const (
+	leastMutants = 60
+	mostWithout  = 4 // lines of without.txt
+)
+
+// mutants are all of them.
+func mutants() []Mutant { return slices.Concat(memoryMutants(), httpMutants()) }
+
+// verdict is what became of one run of the program.
+type verdict struct {
+	results []runner.Result
+	err     error
+}
+
+// run runs cases on one subject. What a mutant says on standard error (a panic that nobody caught) is an error.
+func run(ctx context.Context, program, subject, cases string, prompt time.Duration) (v verdict) {
+	ctx, cancel := context.WithTimeout(ctx, 3*time.Minute)
+	defer cancel()
+	var errs strings.Builder
+	cmd := exec.CommandContext(ctx, program, "-subject", subject, "-run", cases, "-prompt", prompt.String())
+	cmd.Stderr = &errs
+	out, err := cmd.Output()
+	if err != nil {
+		return verdict{err: fmt.Errorf("%w: %s", err, errs.String())}
+	}
+	for line := range strings.Lines(string(out)) {
+		var r runner.Result
+		if err := json.Unmarshal([]byte(line), &r); err != nil {
+			return verdict{err: err}
+		}
+		v.results = append(v.results, r)
+	}
+	return v
+}
+
+// exactly matches the runs of one case at any level.
+func exactly(id string) string { return "^" + regexp.QuoteMeta(id) + "/(driver|store)$" }
+
+// byCase are the mutants of each case.
+func byCase() map[string][]Mutant {
+	out := map[string][]Mutant{}
+	for _, m := range mutants() {
+		out[m.Case] = append(out[m.Case], m)
+	}
+	return out
+}
+
+func TestMutants_EachIsKilledByItsCase(t *testing.T) {
+	all := mutants()
+	program := build(t, all)
+	var mu sync.Mutex
+	verdicts := map[string]verdict{}
+	var g errgroup.Group
+	g.SetLimit(4) // they wait more than they work
+	start := func(subject, cases string, prompt time.Duration) {
+		g.Go(func() error {
+			v := run(t.Context(), program, subject, cases, prompt)
+			mu.Lock()
+			defer mu.Unlock()
+			verdicts[subject] = v
+			return nil
+		})
+	}
+	for _, clean := range []string{cleanMemory, cleanHTTP} {
+		start(clean, strings.Join(casesOf(all, clean), "|"), 0)
+	}
+	for _, m := range all {
+		start(m.ID, exactly(m.Case), 3*time.Second)
+	}
+	if err := g.Wait(); err != nil {
+		t.Fatal(err)
+	}
+	for _, clean := range []string{cleanMemory, cleanHTTP} {
+		checkClean(t, clean, verdicts[clean], casesOf(all, clean))
+	}
+	for _, m := range all {
+		t.Run(m.ID, func(t *testing.T) { checkKilled(t, m, verdicts[m.ID]) })
+	}
+}
+
+// casesOf are the cases of the mutants of one clean driver.
+func casesOf(all []Mutant, clean string) (cases []string) {
+	for _, m := range all {
+		if strings.HasPrefix(m.Edits[0].File, "mem/") == (clean == cleanMemory) {
+			cases = append(cases, exactly(m.Case))
+		}
+	}
+	slices.Sort(cases)
+	return slices.Compact(cases)
+}
+
+func checkClean(t *testing.T, clean string, v verdict, cases []string) {
+	t.Helper()
+	if v.err != nil {
+		t.Errorf("%s: %v", clean, v.err)
+	}
+	if len(v.results) < len(cases) {
+		t.Errorf("%s: %d results of %d cases", clean, len(v.results), len(cases))
+	}
+	for _, r := range v.results {
+		if r.Outcome != conformance.Pass {
+			t.Errorf("%s: %s/%s: %s %s\n%s", clean, r.Case, r.Level, r.Outcome, r.Why, strings.Join(r.Detail, "\n"))
+		}
+	}
+}
+
+func checkKilled(t *testing.T, m Mutant, v verdict) {
+	t.Helper()
+	if v.err != nil {
+		t.Fatalf("%s: the suite did not come to an end: %v", m.Bug, v.err)
+	}
+	for _, r := range v.results {
+		if r.Outcome == conformance.Fail {
+			t.Logf("killed by %s/%s in %s: %s", r.Case, r.Level, r.Took.Round(time.Millisecond), r.Detail[0])
+			return
+		}
+	}
+	t.Errorf("%s: %s does not notice; %d results: %+v", m.Bug, m.Case, len(v.results), v.results)
+}
+
+func TestMutants_AreManyAndDistinct(t *testing.T) {
+	all := mutants()
+	if len(all) < leastMutants {
+		t.Errorf("%d mutants, at least %d", len(all), leastMutants)
+	}
+	known := map[string]bool{}
+	for _, c := range conformance.Cases() {
+		known[c.ID] = true
+	}
+	seen := map[string]bool{}
+	for _, m := range all {
+		if seen[m.ID] || m.Bug == "" || len(m.Edits) == 0 {
+			t.Errorf("mutant %q is there twice, or has no bug", m.ID)
+		}
+		seen[m.ID] = true
+		if !known[m.Case] {
+			t.Errorf("mutant %s: there is no case %s", m.ID, m.Case)
+		}
+	}
+}
+
+func TestWithout_OnlyShrinks(t *testing.T) {
+	text, err := os.ReadFile("without.txt")
+	if err != nil {
+		t.Fatal(err)
+	}
+	killers := byCase()
+	listed := map[string]bool{}
+	for line := range strings.Lines(string(text)) {
+		line = strings.TrimSpace(line)
+		if line == "" || strings.HasPrefix(line, "#") {
+			continue
+		}
+		id, reason, _ := strings.Cut(line, " ")
+		if strings.TrimSpace(reason) == "" || listed[id] {
+			t.Errorf("%s has no reason, or is there twice", id)
+		}
+		listed[id] = true
+		if len(killers[id]) > 0 {
+			t.Errorf("%s has the mutant %s: take it off the list", id, killers[id][0].ID)
+		}
+	}
+	if len(listed) != mostWithout {
+		t.Errorf("without.txt has %d cases, the number here is %d; it may only become smaller", len(listed), mostWithout)
+	}
+	for _, c := range conformance.Cases() {
+		if !listed[c.ID] && len(killers[c.ID]) == 0 {
+			t.Errorf("case %s has no mutant: add one", c.ID)
+		}
+		delete(listed, c.ID)
+	}
+	for id := range listed {
+		t.Errorf("there is no case %s", id)
+	}
+}
