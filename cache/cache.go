@@ -101,6 +101,7 @@ type Cache[K comparable, V any] struct {
 	mu     sync.Mutex
 	items  map[K]*item[K, V]
 	idle   list[K, V] // items that neither a pin nor a handle keeps, the one used last first
+	spent  list[K, V] // of idle items those that Spent was called for, in the same order: they go first
 	kept   list[K, V] // items without pins that a handle keeps, in the same order
 	loads  map[*loading[K]]struct{}
 	weight int64 // of items
@@ -117,9 +118,10 @@ type item[K comparable, V any] struct {
 	pins       int
 	keeps      int  // handles that keep it
 	gone       bool // no longer in items: freed with the last pin
+	spent      bool // of no more use, as far as is known
 	loaded     time.Time
 	used       time.Time   // when the last pin ended
-	prev, next *item[K, V] // in idle or kept, when it has no pin
+	prev, next *item[K, V] // in idle, spent or kept, when it has no pin
 }
 
 // loading is a load that runs. Guarded by Cache.mu.
@@ -159,6 +161,7 @@ func New[K comparable, V any](opts Options) *Cache[K, V] {
 	}
 	c := &Cache[K, V]{opts: opts, items: make(map[K]*item[K, V]), loads: make(map[*loading[K]]struct{})}
 	c.idle.init()
+	c.spent.init()
 	c.kept.init()
 	c.flight = flight.New[K](flight.Options[*item[K, V]]{Share: c.share})
 	c.unregister = opts.Budget.Reclaimer(c.reclaim)

@@ -516,3 +516,43 @@ func TestHandle_PinAgainOnlyWhileTheEntryIsThere(t *testing.T) {
 		t.Errorf("%d bytes of the budget are still in use", s.InUseBytes)
 	}
 }
+
+// What a reader has passed makes way for what was loaded ahead of it and is older, and a handle that is used again allocates nothing.
+func TestCache_WhatIsSpentGoesFirst(t *testing.T) {
+	b := budget(t, 16)
+	c := newCache(t, Options{Budget: b, MaxBytes: 4 * page})
+	add := func(key int) {
+		t.Helper()
+		e, err := loader(b, key, 1)(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := c.Add(key, e); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for key := range 4 {
+		add(key)
+	}
+	var h Handle[int, []byte]
+	if n := testing.AllocsPerRun(10, func() {
+		if !c.Lookup(3, &h) {
+			t.Fatal("key 3 is not there")
+		}
+		h.Release()
+	}); n != 0 {
+		t.Errorf("a hit allocates %v times", n)
+	}
+	c.Spent(3)
+	c.Spent(2)
+	add(4)
+	add(5)
+	for key, want := range []bool{true, true, false, false, true, true} {
+		if got := c.Has(key); got != want {
+			t.Errorf("key %d is there: %v, want %v", key, got, want)
+		}
+	}
+	if c.Lookup(2, &h) {
+		t.Error("key 2 was dropped and is found")
+	}
+}

@@ -17,7 +17,8 @@
 //
 // # Policy
 //
-// Least recently used, over the entries without pins, under one short lock. The usual choice would be otter/v2 (W-TinyLFU). It does not fit, for three
+// Least recently used, over the entries without pins, under one short lock; an entry that its reader has passed for good ([Cache.Spent]) goes before
+// all others, so that what was read cannot drive out what was loaded ahead of a reader and is older. The usual choice would be otter/v2 (W-TinyLFU). It does not fit, for three
 // reasons. A broker reads a chunk in four or five overlapping steps within a moment and then never again, so frequency says little: an
 // admission by frequency refuses the chunk that is being read in favour of one that was, and it is fetched again at each step. A policy
 // that does not know pins evicts what gives no byte back, and then forgets a value that is in use. And a reclaimer must give back so many bytes

@@ -25,6 +25,7 @@ type model struct {
 	now     time.Time
 	entries map[int]*modelEntry
 	order   []*modelEntry // without pins and not kept, unused for longest first
+	passed  []*modelEntry // the same of spent ones, which are not in order
 	kept    []*modelEntry // without pins, kept, in the same order
 	gone    []*modelEntry // left the cache, pins hold them
 }
@@ -32,6 +33,7 @@ type model struct {
 type modelEntry struct {
 	key, pages, pins, keeps int
 	used                    time.Time
+	spent                   bool
 }
 
 func (m *model) weight() (n int64) {
@@ -68,11 +70,27 @@ func (m *model) remove(e *modelEntry) {
 
 func (m *model) unlist(e *modelEntry) {
 	is := func(x *modelEntry) bool { return x == e }
-	m.order, m.kept = slices.DeleteFunc(m.order, is), slices.DeleteFunc(m.kept, is)
+	m.order, m.passed, m.kept = slices.DeleteFunc(m.order, is), slices.DeleteFunc(m.passed, is), slices.DeleteFunc(m.kept, is)
 }
+
+// list puts an entry without pins where it belongs.
+func (m *model) list(e *modelEntry) {
+	switch {
+	case e.keeps > 0:
+		m.kept = append(m.kept, e)
+	case e.spent:
+		m.passed = append(m.passed, e)
+	default:
+		m.order = append(m.order, e)
+	}
+}
+
+// free is what may be evicted, in order.
+func (m *model) free() []*modelEntry { return slices.Concat(m.passed, m.order) }
 
 func (m *model) pin(e *modelEntry) {
 	e.pins++
+	e.spent = false
 	m.unlist(e)
 }
 
@@ -86,7 +104,7 @@ func (m *model) keep(e *modelEntry) {
 		m.gone = slices.Delete(m.gone, i, i+1)
 		return
 	}
-	m.kept = append(m.kept, e)
+	m.list(e)
 	m.fit()
 }
 
@@ -97,7 +115,7 @@ func (m *model) letGo(e *modelEntry) {
 	}
 	m.unlist(e)
 	e.used = m.now
-	m.order = append(m.order, e)
+	m.list(e)
 	m.fit()
 }
 
@@ -112,29 +130,27 @@ func (m *model) unpin(e *modelEntry) {
 		return
 	}
 	e.used = m.now
-	if e.keeps > 0 {
-		m.kept = append(m.kept, e)
-	} else {
-		m.order = append(m.order, e)
-	}
+	m.list(e)
 	m.fit()
 }
 
 func (m *model) dropStale() {
-	for len(m.order) > 0 && m.now.Sub(m.order[0].used) >= m.expire {
-		m.remove(m.order[0])
+	for _, e := range m.free() {
+		if m.now.Sub(e.used) >= m.expire {
+			m.remove(e)
+		}
 	}
 }
 
 func (m *model) fit() {
-	for (m.weight() > m.max || m.most > 0 && len(m.entries) > m.most) && len(m.order) > 0 {
-		m.remove(m.order[0])
+	for (m.weight() > m.max || m.most > 0 && len(m.entries) > m.most) && len(m.free()) > 0 {
+		m.remove(m.free()[0])
 	}
 }
 
 func (m *model) reclaim(want int64) (freed int64) {
-	for freed < want && len(m.order)+len(m.kept) > 0 {
-		e := append(slices.Clone(m.order), m.kept...)[0]
+	for freed < want && len(m.free())+len(m.kept) > 0 {
+		e := append(m.free(), m.kept...)[0]
 		freed += int64(e.pages) * page
 		m.remove(e)
 	}
@@ -202,6 +218,30 @@ func TestCache_MatchesModel(t *testing.T) {
 				if e != nil {
 					m.pin(e)
 					pins = append(pins, modelPin{h, e})
+				}
+			},
+			"lookup": func(t *rapid.T) {
+				k, h := key.Draw(t, "key"), new(Handle[int, []byte])
+				has, e := c.Has(k), m.find(k)
+				if got := c.Lookup(k, h); got != (e != nil) || has != got {
+					t.Fatalf("lookup %d: got %v, has %v, in the model it is %+v", k, got, has, e)
+				}
+				if e != nil {
+					m.pin(e)
+					pins = append(pins, modelPin{h, e})
+				}
+			},
+			"spent": func(t *rapid.T) {
+				k := key.Draw(t, "key")
+				c.Spent(k)
+				e := m.entries[k]
+				if e == nil || e.spent {
+					return
+				}
+				e.spent = true
+				if e.pins == 0 && e.keeps == 0 {
+					m.unlist(e)
+					m.list(e)
 				}
 			},
 			"add": func(t *rapid.T) {

@@ -70,6 +70,52 @@ func (h *Handle[K, V]) Pin() bool {
 	return true
 }
 
+// Lookup pins the value of key in h if it is there, and says so: what Get does for a hit, without an allocation. h is the zero Handle or a released one
+// of this cache, used from one goroutine.
+func (c *Cache[K, V]) Lookup(key K, h *Handle[K, V]) bool {
+	if h.item != nil && (!h.released.Load() || h.keeps.Load()) {
+		panic("cache: Lookup into a handle that is in use")
+	}
+	c.mu.Lock()
+	it, left := c.pin(key)
+	if it != nil {
+		c.stats.Hits++
+	}
+	c.mu.Unlock()
+	c.finish(left, Expired)
+	if it == nil {
+		return false
+	}
+	h.cache, h.item, h.again = c, it, false
+	h.released.Store(false)
+	call(c.opts.Hooks.Hit)
+	return true
+}
+
+// Has says whether key is there. It is no use of the entry.
+func (c *Cache[K, V]) Has(key K) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	it := c.items[key]
+	return it != nil && !c.expired(it, c.opts.Now())
+}
+
+// Spent says that key is not likely to be used again: it is dropped before all that was not spent, those spent first before the others. The next use
+// takes that back.
+func (c *Cache[K, V]) Spent(key K) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	it := c.items[key]
+	if it == nil || it.spent {
+		return
+	}
+	it.spent = true
+	if it.pins == 0 && it.keeps == 0 {
+		c.idle.remove(it)
+		c.spent.pushFront(it)
+	}
+}
+
 // pin pins key if it is there, and drops it if it has expired. Called with mu held; the caller finishes what left.
 func (c *Cache[K, V]) pin(key K) (it *item[K, V], left []departed[K, V]) {
 	it = c.items[key]
@@ -90,6 +136,7 @@ func (c *Cache[K, V]) hold(it *item[K, V]) {
 		c.pinned += it.weight
 	}
 	it.pins++
+	it.spent = false
 }
 
 // expired is called with mu held. An entry in use is as fresh as can be, as far as access goes.
@@ -145,11 +192,25 @@ func (c *Cache[K, V]) dropPin(it *item[K, V], old []departed[K, V]) {
 
 // rest puts an item without pins where it can be taken from. Called with mu held.
 func (c *Cache[K, V]) rest(it *item[K, V]) {
-	if it.keeps > 0 {
+	switch {
+	case it.keeps > 0:
 		c.kept.pushFront(it)
-		return
+	case it.spent:
+		c.spent.pushFront(it)
+	default:
+		c.idle.pushFront(it)
 	}
-	c.idle.pushFront(it)
+}
+
+// first returns the item that goes first of those that neither a pin nor a handle keeps, nil if there is none. Called with mu held.
+func (c *Cache[K, V]) first() *item[K, V] {
+	switch {
+	case !c.spent.empty():
+		return c.spent.last()
+	case !c.idle.empty():
+		return c.idle.last()
+	}
+	return nil
 }
 
 // letGo ends what Keep of one handle began.
@@ -169,16 +230,25 @@ func (c *Cache[K, V]) letGo(it *item[K, V]) {
 
 // overweight drops entries until the rest is within the ceiling, pinned ones excepted. Called with mu held.
 func (c *Cache[K, V]) overweight(left []departed[K, V]) []departed[K, V] {
-	for (c.weight > c.opts.MaxBytes || c.opts.MaxEntries > 0 && len(c.items) > c.opts.MaxEntries) && !c.idle.empty() {
-		left = c.drop(left, c.idle.last())
+	for c.weight > c.opts.MaxBytes || c.opts.MaxEntries > 0 && len(c.items) > c.opts.MaxEntries {
+		it := c.first()
+		if it == nil {
+			break
+		}
+		left = c.drop(left, it)
 	}
 	return left
 }
 
-// stale drops entries that were not used for too long. They are the last of idle, which is in the order of use. Called with mu held.
+// stale drops entries that were not used for too long. They are the last of their list, which is in the order of use. Called with mu held.
 func (c *Cache[K, V]) stale(now time.Time) (left []departed[K, V]) {
-	for c.opts.ExpireAfterAccess > 0 && !c.idle.empty() && c.expired(c.idle.last(), now) {
-		left = c.drop(left, c.idle.last())
+	if c.opts.ExpireAfterAccess <= 0 {
+		return nil
+	}
+	for _, l := range []*list[K, V]{&c.spent, &c.idle} {
+		for !l.empty() && c.expired(l.last(), now) {
+			left = c.drop(left, l.last())
+		}
 	}
 	return left
 }
@@ -202,7 +272,7 @@ func (c *Cache[K, V]) drop(left []departed[K, V], it *item[K, V]) []departed[K, 
 func (c *Cache[K, V]) reclaim(want int64) (freed int64) {
 	c.mu.Lock()
 	var left []departed[K, V]
-	for _, from := range []*list[K, V]{&c.idle, &c.kept} {
+	for _, from := range []*list[K, V]{&c.spent, &c.idle, &c.kept} {
 		for freed < want && !from.empty() {
 			it := from.last()
 			freed += it.weight

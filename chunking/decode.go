@@ -73,7 +73,7 @@ func Decode(ctx context.Context, body io.Reader, o DecodeOptions, sink Sink) (in
 	if o.Workers <= 0 {
 		o.Workers = runtime.GOMAXPROCS(0)
 	}
-	d := &decoder{o: o, body: body, sink: sink, cap: o.storedCap(), next: o.First, turn: o.First, workers: 1}
+	d := &decoder{o: o, body: body, sink: sink, cap: o.storedCap(), next: o.First, turn: o.First, workers: 1, reading: make(chan struct{}, 1)}
 	d.waiting = make([]result, o.Last-o.First+1)
 	var stored []byte
 	if d.cap > 0 {
@@ -93,8 +93,8 @@ type decoder struct {
 	cap  int // of the buffers for stored chunks
 	work sync.WaitGroup
 
-	// reading is held while a chunk is read from body.
-	reading sync.Mutex
+	// reading is full while a chunk is read from body: a mutex on which tests in virtual time can wait.
+	reading chan struct{}
 	body    io.Reader
 	next    int // number of the chunk that is read next
 
@@ -164,8 +164,8 @@ func contain(f func() error) (err error) {
 
 // take reads the next chunk from body: its number and its room, or -1 when there is none to be read.
 func (d *decoder) take(stored []byte) (int, []byte, error) {
-	d.reading.Lock()
-	defer d.reading.Unlock()
+	d.reading <- struct{}{}
+	defer func() { <-d.reading }()
 	i := d.next
 	c, room := d.room(i)
 	if room == nil {
@@ -277,9 +277,9 @@ func (d *decoder) finish(i int, room []byte, err error) {
 
 // spawn starts another worker if there is work for one and memory for its stored chunk.
 func (d *decoder) spawn(ctx context.Context) {
-	d.reading.Lock()
+	d.reading <- struct{}{}
 	left := d.o.Last - d.next + 1
-	d.reading.Unlock()
+	<-d.reading
 	d.mu.Lock()
 	more := !d.ended && d.workers < min(d.o.Workers, left)
 	if more {

@@ -27,14 +27,21 @@ type chunkLoads struct {
 	cache   *cache.Cache[chunkKey, []byte]
 	most    int64 // bytes of decoded chunks that the cache keeps
 	timeout time.Duration
-	off     bool // fetch.chunk.cache.size=0: a chunk is kept only while a stream stands in it
+	now     func() time.Time
+	off     bool // fetch.chunk.cache.size=0: a chunk is kept only while a stream stands in it, or its reader may come back to it
 
 	mu       sync.Mutex
 	pending  map[chunkKey]*pending
 	loads    map[*load]struct{}
-	standing map[chunkKey]int // streams that stand in a chunk, when off
+	standing map[chunkKey]int // streams that stand in a chunk, and scans whose last stream did, when off
 	closed   bool
 	running  sync.WaitGroup
+
+	scans     []*scan // the one used last at the end
+	aheadMost int64   // bytes that are loaded ahead of all of them
+	unread    map[chunkKey]*scan
+	sweepAt   int // chunks in unread
+	stats     ReadAheadStats
 }
 
 type chunkHandle = cache.Handle[chunkKey, []byte]
@@ -53,7 +60,7 @@ func newChunkLoads(m *Manager, now func() time.Time) *chunkLoads {
 	half := m.budget.Stats().Limit / 2
 	most := c.Max.within(half, half)
 	l := &chunkLoads{
-		m: m, timeout: c.Timeout, off: c.Max == AtMost(0),
+		m: m, timeout: c.Timeout, now: now, off: c.Max == AtMost(0), unread: make(map[chunkKey]*scan), sweepAt: 2 * maxAheadChunks,
 		pending: make(map[chunkKey]*pending), loads: make(map[*load]struct{}), standing: make(map[chunkKey]int),
 	}
 	if least := int64(m.config.ChunkBytes); l.off {
@@ -65,15 +72,32 @@ func newChunkLoads(m *Manager, now func() time.Time) *chunkLoads {
 		m.log.Info("chunk cache is not of the size that was set: the memory budget bounds it", "bytes", most, chunkKeys+"size", c.Max.n)
 	}
 	l.most = most
+	if !l.off {
+		l.aheadMost = m.config.ReadAhead.within(most/4*3, most/4*3)
+	}
 	l.cache = cache.New[chunkKey, []byte](cache.Options{Budget: m.budget, MaxBytes: most, ExpireAfterAccess: c.Retention, Now: now})
 	return l
 }
 
-// get returns chunk n of seg, pinned, for s. If it has to be loaded, the load may go on to last.
-func (c *chunkLoads) get(ctx context.Context, s *logStream, seg *segment, n, last int) (*chunkHandle, error) {
+// get returns chunk n of seg, pinned, for s. If it has to be loaded, so may be what follows it.
+func (c *chunkLoads) get(ctx context.Context, s *logStream, seg *segment, n int) (*chunkHandle, error) {
+	if c.cache.Lookup(chunkKey{seg.id, n}, &s.hit) {
+		return &s.hit, nil
+	}
+	return c.await(ctx, s, seg, n)
+}
+
+// await gets a chunk that was not there. The time that it takes is none in which the reader was slow.
+func (c *chunkLoads) await(ctx context.Context, s *logStream, seg *segment, n int) (*chunkHandle, error) {
 	key := chunkKey{seg.id, n}
+	began := c.now()
+	defer func() {
+		c.mu.Lock()
+		s.scan.pace.waited += c.now().Sub(began)
+		c.mu.Unlock()
+	}()
 	for {
-		h, err := c.cache.Get(ctx, key, func(ctx context.Context) (cache.Entry[[]byte], error) { return c.take(ctx, key, s, seg, last) })
+		h, err := c.cache.Get(ctx, key, func(ctx context.Context) (cache.Entry[[]byte], error) { return c.take(ctx, s, seg, n) })
 		if !errors.Is(err, errAgain) {
 			return h, err
 		}
@@ -81,29 +105,26 @@ func (c *chunkLoads) get(ctx context.Context, s *logStream, seg *segment, n, las
 }
 
 // take waits for the load that brings a chunk, and begins one if there is none. The cache calls it once at a time for a key.
-func (c *chunkLoads) take(ctx context.Context, key chunkKey, s *logStream, seg *segment, last int) (cache.Entry[[]byte], error) {
+func (c *chunkLoads) take(ctx context.Context, s *logStream, seg *segment, n int) (cache.Entry[[]byte], error) {
+	key := chunkKey{seg.id, n}
 	c.mu.Lock()
 	p := c.pending[key]
 	if p == nil {
 		// A load puts a chunk into the cache before it is no longer pending, so what was brought between the cache's own look
 		// and this one is seen here.
-		if h := c.cache.Peek(key); h != nil {
+		if c.cache.Has(key) {
 			c.mu.Unlock()
-			h.Release()
 			return cache.Entry[[]byte]{}, errAgain
 		}
-		l := c.begin(ctx, s, seg, key.n, last)
-		if l == nil {
+		if err := c.begin(ctx, s, seg, n); err != nil {
 			c.mu.Unlock()
-			if err := ctx.Err(); err != nil {
-				return cache.Entry[[]byte]{}, err
-			}
-			return cache.Entry[[]byte]{}, cache.ErrClosed
+			return cache.Entry[[]byte]{}, err
 		}
 		p = c.pending[key]
 	}
 	p.takers++
 	p.load.users++
+	p.load.waiting++
 	c.mu.Unlock()
 	select {
 	case <-p.done:
@@ -111,6 +132,7 @@ func (c *chunkLoads) take(ctx context.Context, key chunkKey, s *logStream, seg *
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	p.load.waiting--
 	c.leave(p.load)
 	select {
 	case <-p.done: // at the same moment as ctx ended, perhaps: the chunk must be put into the cache all the same
@@ -119,6 +141,22 @@ func (c *chunkLoads) take(ctx context.Context, key chunkKey, s *logStream, seg *
 		p.takers--
 		return cache.Entry[[]byte]{}, ctx.Err()
 	}
+}
+
+// begin starts a load for a Read of chunk n, and what should be on its way behind it. Called with mu held.
+func (c *chunkLoads) begin(ctx context.Context, s *logStream, seg *segment, n int) error {
+	l := c.start(ctx, s.origin(seg), n, s.reach(seg, n), nil)
+	if l == nil {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		return cache.ErrClosed
+	}
+	if n >= s.scan.at && s.scan.id == seg.id {
+		s.scan.edge = max(s.scan.edge, l.last())
+		c.advance(ctx, s, seg, s.scan, n, s.lastFor(seg), s.prefetch)
+	}
+	return nil
 }
 
 // claim returns the chunk to the first who calls. There is a second one only if the cache began to load the key anew while the first, whom nobody waited for
@@ -137,6 +175,11 @@ func (c *chunkLoads) leave(l *load) {
 	if l.users--; l.users > 0 || l.ended {
 		return
 	}
+	c.abandon(l)
+}
+
+// abandon cancels a load and makes way for the next. Called with mu held.
+func (c *chunkLoads) abandon(l *load) {
 	l.cancel()
 	for n, p := range l.chunks {
 		if key := (chunkKey{l.seg.id, l.first + n}); c.pending[key] == p {
@@ -148,15 +191,7 @@ func (c *chunkLoads) leave(l *load) {
 // wanted says that chunk n is neither in the cache nor on its way. Called with mu held.
 func (c *chunkLoads) wanted(id identity, n int) bool {
 	key := chunkKey{id, n}
-	if c.pending[key] != nil {
-		return false
-	}
-	h := c.cache.Peek(key)
-	if h == nil {
-		return true
-	}
-	h.Release()
-	return false
+	return c.pending[key] == nil && !c.cache.Has(key)
 }
 
 // stand and quit say in which chunk a stream is, when chunks are kept for streams only.
@@ -174,14 +209,25 @@ func (c *chunkLoads) quit(key chunkKey) {
 		return
 	}
 	c.mu.Lock()
-	c.standing[key]--
-	last := c.standing[key] <= 0
-	if last {
-		delete(c.standing, key)
+	defer c.mu.Unlock()
+	c.standOff(key)
+}
+
+// standOff is quit, called with mu held.
+func (c *chunkLoads) standOff(key chunkKey) {
+	if c.standing[key]--; c.standing[key] > 0 {
+		return
 	}
-	c.mu.Unlock()
-	if last {
-		c.cache.Delete(key)
+	delete(c.standing, key)
+	c.cache.Delete(key)
+}
+
+// linger makes sc stand where a stream of it did. Called with mu held.
+func (c *chunkLoads) linger(sc *scan, key chunkKey) {
+	old, stayed := sc.lingers, sc.stays
+	sc.lingers, sc.stays = key, true
+	if stayed {
+		c.standOff(old)
 	}
 }
 
@@ -191,6 +237,9 @@ func (c *chunkLoads) close() {
 	c.closed = true
 	for l := range c.loads {
 		l.cancel()
+	}
+	for _, sc := range c.scans {
+		c.rest(sc)
 	}
 	c.mu.Unlock()
 	c.cache.Close()

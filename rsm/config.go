@@ -45,6 +45,8 @@ type Config struct {
 	Manifests CacheConfig // Max counts manifests
 	// PrefetchBytes is how far a new stream loads ahead at once.
 	PrefetchBytes int64
+	ReadAhead     Limit // bytes ahead of all readers; unset: three quarters of what the chunk cache may hold
+	RequestBytes  int64 // plain bytes that one request brings at most, at least one chunk; 0: the default
 
 	Notices []string // what the user should hear once
 }
@@ -94,8 +96,11 @@ func parseConfig(props map[string]string, o settings.Options, keys crypto.KeyWra
 		Compression: v.Bool(keyCompression), Heuristic: v.Bool(keyHeuristic), ZstdLevel: int(v.Int(keyZstdLevel)),
 		Encryption: v.Bool(keyEncryption), ActiveKey: v.String(keyActivePair), CustomFields: v.List(keyCustomFields),
 		UploadBytesPerSecond: v.Bytes(keyUploadRate), MemoryBudgetBytes: v.Bytes(keyMemoryBudget),
-		PrefetchBytes: v.Bytes(chunkKeys + "prefetch.max.size"),
-		Notices:       v.Notices(),
+		PrefetchBytes: v.Bytes(chunkKeys + "prefetch.max.size"), RequestBytes: v.Bytes(keyRequest),
+		Notices: v.Notices(),
+	}
+	if v.IsSet(keyReadAhead) {
+		c.ReadAhead = AtMost(v.Bytes(keyReadAhead))
 	}
 	for prefix, to := range map[string]*CacheConfig{chunkKeys: &c.Chunks, indexKeys: &c.Indexes, manifestKeys: &c.Manifests} {
 		to.Retention, to.Timeout = v.Duration(prefix+"retention.ms"), v.Duration(prefix+"get.timeout.ms")
@@ -162,6 +167,9 @@ func (c Config) withDefaults() Config {
 	}
 	if c.ZstdLevel == 0 {
 		c.ZstdLevel, _ = strconv.Atoi(defaultZstdLevel) // a constant
+	}
+	if c.RequestBytes == 0 {
+		c.RequestBytes = defaultRequestBytes
 	}
 	for cc, retention := range map[*CacheConfig]time.Duration{&c.Chunks: 10 * time.Minute, &c.Indexes: 10 * time.Minute, &c.Manifests: time.Hour} {
 		if cc.Retention == 0 {

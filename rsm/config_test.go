@@ -46,7 +46,7 @@ func TestParseConfig_AivensPropertiesMeanWhatTheySay(t *testing.T) {
 	want := Config{
 		ChunkBytes: 4 << 20, KeyPrefix: "tiered/", MaskPrefix: true, Compression: true, Heuristic: true, ZstdLevel: 1,
 		Encryption: true, ActiveKey: "k2", KeyFiles: []KeyFile{{"k1", "/k1.pub", "/k1.key"}, {"k2", "/k2.pub", "/k2.key"}},
-		CustomFields: []string{"REMOTE_SIZE"}, UploadBytesPerSecond: 100 << 20, PrefetchBytes: 16 << 20,
+		CustomFields: []string{"REMOTE_SIZE"}, UploadBytesPerSecond: 100 << 20, PrefetchBytes: 16 << 20, RequestBytes: defaultRequestBytes,
 		Chunks:    CacheConfig{Max: AtMost(1 << 30), Retention: -time.Millisecond, Timeout: 10 * time.Second},
 		Indexes:   CacheConfig{Max: AtMost(-1), Retention: 10 * time.Minute, Timeout: 10 * time.Second},
 		Manifests: CacheConfig{Max: AtMost(500), Retention: time.Hour, Timeout: time.Millisecond},

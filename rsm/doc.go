@@ -12,8 +12,35 @@
 //
 // A fetch maps positions of the .log file to chunks. Chunks that are not in the cache are read with one request for neighbours,
 // decoded in parallel while they arrive, and kept. No chunk is fetched twice at the same time, whoever asks for it. A stream
-// loads lazily: what is read, and more at a time the longer it is read in order. Closing it early costs no more than what is
+// loads lazily: what is read, and more ahead the longer it is read in order. Closing it early costs no more than what is
 // on the wire, and stops that if nobody else wants it.
+//
+// # Read-ahead
+//
+// A broker opens a stream for each MiB that it serves, open-ended, on whichever thread is free, a little before the end of the last one,
+// and closes it when it has its MiB; a fetch that was too slow it makes again. So who reads in order is known by what is read, not by
+// who calls. A scan is such a reader: the segment, where its last fetch began, and what it was given. A fetch that begins in the last
+// 2 MiB of that, or where the last one began, goes on with the scan; any other is a new one. A scan that has come to the end of its
+// segment goes on, with all that is known of it, in the one whose first offset follows its last: at the first fetch there, or already
+// when the offset index is asked for, which a broker does three requests earlier. The scans used last are remembered, 256 of them.
+//
+// How much is loaded ahead of a scan is the least of
+//   - four times what it has read in order: a reader that leaves has wasted no more than that, and a quick one is at full depth after
+//     five chunks;
+//   - one request (fetch.request.max.bytes) and what the reader reads while one and a half requests are answered. Both are measured: its
+//     speed without the time that it waited for chunks, and the time from request to last chunk, where a longer one counts at once and
+//     shorter ones bit by bit. So a slow reader has one request ahead, and a quick reader of a distant store as many as it takes;
+//   - its share of fetch.readahead.max.bytes, which is at most three quarters of the memory tier: scans that have something ahead share
+//     it evenly. If chunks were driven out before they were read, or there was no memory for them, it is less for a while.
+//
+// A request is made when there is room for a whole one, and several run at a time. A Read that comes to a chunk on its way waits for
+// that request. What is not there when it is needed is loaded with a request that brings what follows too. A chunk that its reader has
+// passed is the first to leave the cache, so that what is read does not drive out what will be.
+//
+// Memory for it is of class Ahead: what nobody wants, never from caches. A load that somebody waits for and that finds none makes all
+// requests go that nobody waits for. When the last stream of a scan is closed, nothing new is asked for; what is on its way is
+// given up 2 seconds later if no other fetch went on, and at once if none ever did: a command that reads a part and leaves. With the
+// cache switched off nothing is loaded ahead.
 //
 // # Memory
 //

@@ -4,20 +4,11 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"runtime"
 	"sync"
 
 	"github.com/tierkit/tierkit/chunking"
-	"github.com/tierkit/tierkit/membudget"
 	"github.com/tierkit/tierkit/remotelog"
 )
-
-// windowBytes is how much of a segment a stream that is read in order has loaded or on its way, beside the chunk that is being read.
-// It must keep all processors busy while the reader copies, and is wasted if the reader leaves.
-const windowBytes = 32 << 20
-
-// maxWindowChunks bounds the window of segments with very small chunks: each chunk on its way costs some memory beside the budget.
-const maxWindowChunks = 1024
 
 // Fetch implements remotelog.StorageManager. The stream ends when ctx does.
 func (m *Manager) Fetch(ctx context.Context, md remotelog.SegmentMetadata, start, end int64) (_ io.ReadCloser, err error) {
@@ -44,16 +35,13 @@ func (m *Manager) Fetch(ctx context.Context, md remotelog.SegmentMetadata, start
 		r.release()
 		return nil, fmt.Errorf("%w: fetch from %d of segment %s, which has %d bytes", remotelog.ErrInvalidArgument, start, md.SegmentID, size)
 	}
-	s := &logStream{r: r, caller: ctx, pos: start, end: min(end, size-1), at: -1, edge: -1}
+	s := &logStream{r: r, caller: ctx, pos: start, end: min(end, size-1), bounded: end < size-1, at: -1}
+	if !s.bounded {
+		s.prefetch = m.config.PrefetchBytes
+	}
+	s.scan = m.chunks.follow(&md, start)
 	s.ctx, s.cancel = context.WithCancel(ctx)
 	context.AfterFunc(s.ctx, s.leave)
-	s.window = 1
-	if ahead := m.config.PrefetchBytes; ahead > 0 {
-		s.window += int(min(ahead/x.ChunkSize(), 1<<20))
-	}
-	if end < size-1 { // a reader that says where it ends wants all of it
-		s.window = int(min(s.end/x.ChunkSize()-start/x.ChunkSize()+1, 1<<20))
-	}
 	return s, nil
 }
 
@@ -91,14 +79,18 @@ type logStream struct {
 	past   int64        // position behind its last byte
 	stands chunkKey     // the same chunk
 	h      *chunkHandle // of it, not pinned between Reads; nil: none yet
-	edge   int          // chunks up to here were there or on their way when the stream last looked
-	window int          // chunks that are loaded or on their way, the one being read included
+	hit    chunkHandle  // what h points to if the chunk was there: a hit allocates nothing
 	begun  bool         // bytes were delivered: the stream stays with the copy of the segment that they came from
+
+	bounded  bool  // the caller said where it ends, before the end of the segment
+	prefetch int64 // what is loaded ahead of it whatever is known of its reader
+	scan     *scan // that it is part of
 
 	versionMu sync.Mutex
 	version   string // of the .log object, from the first request
 
-	loads []*load // that this stream began; guarded by chunkLoads.mu
+	loads interest // that end with this stream; guarded by chunkLoads.mu
+	left  bool     // leave was called; guarded by chunkLoads.mu
 }
 
 // Read implements io.Reader: at most up to the end of the chunk that pos is in.
@@ -140,12 +132,10 @@ func (s *logStream) chunk() (*chunkHandle, error) {
 		if !ok { // the segment was copied again, and is shorter
 			return nil, fmt.Errorf("%w: position %d of segment %s, which has %d bytes now", remotelog.ErrCorrupt, s.pos, s.r.md.SegmentID, x.FileSize())
 		}
-		last, _ := x.Find(s.end)
-		last = max(n, min(last, x.Chunks()-1))
 		if n != s.at {
-			s.move(seg, n, last)
+			s.move(seg, n)
 		}
-		h, err := s.r.m.chunks.get(s.ctx, s, seg, n, min(last, n+s.window-1))
+		h, err := s.r.m.chunks.get(s.ctx, s, seg, n)
 		if s.h = h; err == nil {
 			s.first = x.Start(n)
 			s.past = s.first + x.Chunk(n).Size
@@ -191,7 +181,6 @@ func (s *logStream) final(err error) error {
 // forget drops what belongs to the copy of the segment that was read so far.
 func (s *logStream) forget() {
 	s.quit()
-	s.edge = -1
 	s.at = -1
 	s.h = nil
 	s.versionMu.Lock()
@@ -199,53 +188,22 @@ func (s *logStream) forget() {
 	s.versionMu.Unlock()
 }
 
-// move is called when the stream comes into chunk n: it widens the window while reading goes on in order, and sees that what is in it is
-// on its way.
-func (s *logStream) move(seg *segment, n, end int) {
-	c := s.r.m.chunks
-	id := seg.id
-	inOrder := s.at >= 0 && n == s.at+1
-	c.stand(chunkKey{id, n})
+// move is called when the stream comes into chunk n: it sees that what its reader will want next is on its way.
+func (s *logStream) move(seg *segment, n int) {
+	c, key := s.r.m.chunks, chunkKey{seg.id, n}
+	c.stand(key)
 	s.quit()
-	s.at, s.stands = n, chunkKey{id, n}
-	most := c.maxWindow(seg)
-	if inOrder {
-		s.window *= 2
-	}
-	s.window = max(1, min(s.window, most))
-	if s.window == 1 {
-		return
-	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.wanted(id, n) {
-		if n <= s.edge { // it was brought and driven out before it was read: the window is too wide for the memory there is
-			s.window, s.edge = max(1, s.window/4), n
-		}
-		return // the load that the Read begins takes the window with it
+	if s.at >= 0 && n == s.at+1 {
+		s.scan.inOrder = true
+		c.cache.Spent(s.stands)
 	}
-	first := max(n, s.edge) + 1
-	last := min(end, n+s.window-1)
-	for first <= last && !c.wanted(id, first) {
-		s.edge = first
-		first++
+	s.at, s.stands = n, key
+	c.arrive(s.scan, seg, n, s.pos)
+	if !c.wanted(seg.id, n) { // else the load that the Read begins comes first
+		c.advance(s.ctx, s, seg, s.scan, n, s.lastFor(seg), s.prefetch)
 	}
-	// Requests for single chunks would be many: one is made when half of the window is missing, or all that there is.
-	if missing := last - first + 1; missing > 0 && (2*missing >= s.window || last == end) {
-		c.ahead(s.ctx, s, seg, first, last)
-	}
-}
-
-// maxWindow is the largest window of a stream over seg. It must fit into the cache together with what other streams read, or loads would
-// drive out what was loaded ahead.
-func (c *chunkLoads) maxWindow(seg *segment) int {
-	if c.off {
-		return 1
-	}
-	size := seg.Chunks.ChunkSize()
-	room := min(c.most, c.m.budget.Ceiling(membudget.Fetch)-loadNeed(c.options(seg, 0, 0))) / 2
-	want := max(windowBytes, c.m.config.PrefetchBytes, 2*int64(runtime.GOMAXPROCS(0))*size)
-	return int(max(1, min(min(room, want)/size, maxWindowChunks)))
 }
 
 // quit says that the stream has left the chunk it was in.
@@ -255,21 +213,24 @@ func (s *logStream) quit() {
 	}
 }
 
-// join makes the stream one of those that want l. Called with chunkLoads.mu held.
-func (s *logStream) join(l *load) {
-	if s.ctx.Err() != nil {
-		return // leave has been called, or will be
+// rest says how far the stream came. With the cache switched off its last chunk stays a little: a broker closes after each piece of one.
+func (s *logStream) rest() {
+	c := s.r.m.chunks
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	s.scan.next = max(s.scan.next, s.pos)
+	if s.at < 0 || !c.off {
+		return
 	}
-	running := s.loads[:0]
-	for _, old := range s.loads {
-		if !old.ended {
-			running = append(running, old)
-		}
+	c.linger(s.scan, s.stands)
+	if s.left && s.scan.streams == 0 { // the context ended before Close came
+		c.watch(s.scan)
 	}
-	clear(s.loads[len(running):])
-	s.loads = append(running, l)
-	l.users++
-	s.edge = max(s.edge, l.first+len(l.chunks)-1)
+}
+
+// origin says what the loads that s begins read.
+func (s *logStream) origin(seg *segment) origin {
+	return origin{seg: seg, at: s.r.stems.ofData(seg.stem), version: s.pinned(), pin: s.pin, stream: s, scan: s.scan}
 }
 
 // leave ends the stream's interest in the loads that it began: when its context ends, which Close brings about too.
@@ -277,10 +238,12 @@ func (s *logStream) leave() {
 	c := s.r.m.chunks
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for _, l := range s.loads {
-		c.leave(l)
+	if s.left {
+		return
 	}
-	s.loads = nil
+	s.left = true
+	s.loads.end(c)
+	c.unfollow(s.scan)
 }
 
 // pinned is the version of the .log object that the stream stays with, "" before its first request.
@@ -302,8 +265,8 @@ func (s *logStream) pin(version string) {
 func (s *logStream) Close() error {
 	s.cancel()
 	s.shut(func() {
+		s.rest()
 		s.leave()
-		s.quit()
 		s.r.release()
 	})
 	return nil

@@ -124,6 +124,7 @@ func TestFetch_NeighboursAreOneRequest(t *testing.T) {
 		t.Errorf("%d requests for the other 11 chunks of an open-ended read in order, want few", n)
 	}
 	r.chunks.cache.DeleteFunc(func(k chunkKey) bool { return k.n != 4 })
+	r.chunks.scans = nil // else this reads on where the last had ended, and more is loaded
 	if got, err := read(t.Context(), r.Manager, fin, 2000, 6_999); err != nil || !bytes.Equal(got, log[2000:7000]) {
 		t.Fatal(err)
 	}
@@ -441,35 +442,43 @@ func TestFetch_ALoadThatStallsEndsAfterItsTimeout(t *testing.T) {
 }
 
 func TestFetch_CacheSwitchedOffKeepsAChunkWhileAStreamStandsInIt(t *testing.T) {
-	c := Config{ChunkBytes: 1000, Compression: true}
-	c.Chunks.Max = AtMost(0)
-	r := newRig(t, c)
-	md, data, log := segmentOf(42, 4_000)
-	fin := r.mustCopy(t, md, data)
-	var g gets
-	g.watch(r)
-	rc, err := r.Fetch(t.Context(), fin, 0, remotelog.ToEnd)
-	if err != nil {
-		t.Fatal(err)
-	}
-	var got []byte
-	for piece := make([]byte, 100); len(got) < 1500; {
-		n, err := rc.Read(piece)
+	synctest.Test(t, func(t *testing.T) {
+		c := Config{ChunkBytes: 1000, Compression: true}
+		c.Chunks.Max = AtMost(0)
+		r := newRig(t, c)
+		md, data, log := segmentOf(42, 4_000)
+		fin := r.mustCopy(t, md, data)
+		var g gets
+		g.watch(r)
+		rc, err := r.Fetch(t.Context(), fin, 0, remotelog.ToEnd)
 		if err != nil {
 			t.Fatal(err)
 		}
-		got = append(got, piece[:n]...)
-	}
-	if n, _ := g.take(); n != 2 || !bytes.Equal(got, log[:1500]) {
-		t.Errorf("%d requests for 15 reads in two chunks, want 2", n)
-	}
-	if s := r.chunks.cache.Stats(); s.Entries != 1 {
-		t.Errorf("%d chunks are kept, want the one that the stream stands in", s.Entries)
-	}
-	_ = rc.Close()
-	if s := r.chunks.cache.Stats(); s.Entries != 0 || len(r.chunks.standing) != 0 {
-		t.Errorf("%d chunks are kept after Close", s.Entries)
-	}
+		var got []byte
+		for piece := make([]byte, 100); len(got) < 1500; {
+			n, err := rc.Read(piece)
+			if err != nil {
+				t.Fatal(err)
+			}
+			got = append(got, piece[:n]...)
+		}
+		if n, _ := g.take(); n != 2 || !bytes.Equal(got, log[:1500]) {
+			t.Errorf("%d requests for 15 reads in two chunks, want 2", n)
+		}
+		if s := r.chunks.cache.Stats(); s.Entries != 1 {
+			t.Errorf("%d chunks are kept, want the one that the stream stands in", s.Entries)
+		}
+		_ = rc.Close()
+		time.Sleep(scanIdle - time.Millisecond)
+		if s := r.chunks.cache.Stats(); s.Entries != 1 {
+			t.Errorf("%d chunks are kept just after Close, want the one that the reader may come back to", s.Entries)
+		}
+		time.Sleep(time.Millisecond)
+		synctest.Wait()
+		if s := r.chunks.cache.Stats(); s.Entries != 0 || len(r.chunks.standing) != 0 {
+			t.Errorf("%d chunks are kept long after Close", s.Entries)
+		}
+	})
 }
 
 func TestFetch_StreamsHoldOnlyTheirManifestBetweenReads(t *testing.T) {
@@ -565,6 +574,28 @@ func TestFetch_ReadsOfOneChunkAllocateNothing(t *testing.T) {
 		}
 	}); n != 0 {
 		t.Errorf("%v allocations for each Read, want none", n)
+	}
+}
+
+func TestFetch_ChunksThatAreThereAllocateNothing(t *testing.T) {
+	r := newRig(t, Config{ChunkBytes: 4 << 10, Compression: true, Encryption: true})
+	md, data, _ := segmentOf(94, 4<<20)
+	fin := r.mustCopy(t, md, data)
+	if _, err := read(t.Context(), r.Manager, fin, 0, remotelog.ToEnd); err != nil {
+		t.Fatal(err)
+	}
+	rc, err := r.Fetch(t.Context(), fin, 0, remotelog.ToEnd)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer rc.Close()
+	p := make([]byte, 5<<10) // at least one chunk further each time
+	if n := testing.AllocsPerRun(700, func() {
+		if _, err := io.ReadFull(rc, p); err != nil {
+			t.Fatal(err)
+		}
+	}); n != 0 {
+		t.Errorf("%v allocations for each chunk, want none", n)
 	}
 }
 

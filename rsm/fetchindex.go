@@ -53,6 +53,9 @@ func (m *Manager) FetchIndex(ctx context.Context, md remotelog.SegmentMetadata, 
 	if err != nil {
 		return nil, err
 	}
+	if t == remotelog.OffsetIndex {
+		m.chunks.expect(inner, r)
+	}
 	// The first load is done here, so that what is missing or damaged is an error of the call.
 	h, err := m.indexes.get(inner, r, t)
 	if err != nil {
@@ -103,7 +106,7 @@ func (c *indexCache) get(ctx context.Context, r *reader, t remotelog.IndexType) 
 // load reads one part of the .indexes object, checks and opens it.
 func (c *indexCache) load(ctx context.Context, seg *segment, at []stem, t remotelog.IndexType, part manifest.Part) (_ cache.Entry[[]byte], err error) {
 	var none cache.Entry[[]byte]
-	res, err := c.m.budget.Reserve(ctx, membudget.Fetch, membudget.Capacity(int(part.Size)))
+	res, err := c.m.reserve(ctx, membudget.Capacity(int(part.Size)))
 	if err != nil {
 		return none, err
 	}

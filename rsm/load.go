@@ -20,12 +20,15 @@ type load struct {
 	at      []stem
 	version string // of the .log object, where the stream has seen one
 	first   int
+	scan    *scan // whose reader it was made for
+	guess   bool  // nobody waited for it when it began
 	cancel  context.CancelFunc
 
 	// guarded by chunkLoads.mu
-	users  int
-	ended  bool
-	chunks []*pending // from first on; nil once delivered
+	users   int // who want it: Reads that wait, streams, scans
+	waiting int // of these, the Reads
+	ended   bool
+	chunks  []*pending // from first on; nil once delivered
 
 	// of the goroutine
 	memory *membudget.Reservation
@@ -35,46 +38,66 @@ type load struct {
 
 var _ chunking.Sink = (*load)(nil)
 
-// begin starts a load of chunk n and of its neighbours up to last that are neither there nor on their way; nil after close. Called with
-// mu held.
-func (c *chunkLoads) begin(ctx context.Context, s *logStream, seg *segment, n, last int) *load {
-	return c.start(ctx, s, seg, n, last, nil)
+// origin is what a load reads, and for whom.
+type origin struct {
+	seg     *segment
+	at      []stem
+	version string               // of the .log object, where the stream has seen one
+	pin     func(version string) // nil: nobody wants to know the version
+	stream  *logStream           // nil: only a scan is behind it
+	scan    *scan
 }
 
+// source is who asks for chunks.
+type source interface{ origin(seg *segment) origin }
+
+func (l *load) last() int { return l.first + len(l.chunks) - 1 }
+
 // ahead starts a load that no Read waits for yet, if there is memory that nobody else wants. Called with mu held.
-func (c *chunkLoads) ahead(ctx context.Context, s *logStream, seg *segment, n, last int) *load {
-	res := c.m.budget.TryReserve(membudget.Ahead, loadNeed(c.options(seg, n, last)))
+func (c *chunkLoads) ahead(ctx context.Context, o origin, n, last int) *load {
+	res := c.m.budget.TryReserve(membudget.Ahead, loadNeed(c.options(o.seg, n, last)))
 	if res == nil {
 		return nil
 	}
-	l := c.start(ctx, s, seg, n, last, res)
+	l := c.start(ctx, o, n, last, res)
 	if l == nil {
 		res.Release()
+		return nil
 	}
+	c.stats.Requests++
 	return l
 }
 
-func (c *chunkLoads) start(ctx context.Context, s *logStream, seg *segment, n, last int, res *membudget.Reservation) *load {
+// start begins a load of chunk n and of its neighbours up to last that are neither there nor on their way; nil after close. Without res
+// it reserves its memory itself. Called with mu held.
+func (c *chunkLoads) start(ctx context.Context, o origin, n, last int, res *membudget.Reservation) *load {
 	if c.closed || ctx.Err() != nil {
 		return nil
 	}
 	for end := n + 1; end <= last; end++ {
-		if !c.wanted(seg.id, end) {
+		if !c.wanted(o.seg.id, end) {
 			last = end - 1
 		}
 	}
-	l := &load{c: c, seg: seg, at: s.r.stems.ofData(seg.stem), version: s.pinned(), first: n, memory: res}
+	l := &load{c: c, seg: o.seg, at: o.at, version: o.version, first: n, scan: o.scan, guess: res != nil, memory: res}
 	for i := n; i <= last; i++ {
 		p := &pending{load: l, done: make(chan struct{})}
 		l.chunks = append(l.chunks, p)
-		c.pending[chunkKey{seg.id, i}] = p
+		c.pending[chunkKey{o.seg.id, i}] = p
 	}
 	l.rooms = make([]*membudget.Reservation, len(l.chunks))
 	// The load belongs to all who wait for it, so it does not end with the context of the first.
 	ctx, l.cancel = context.WithCancel(context.WithoutCancel(ctx))
 	c.loads[l] = struct{}{}
-	s.join(l)
-	c.running.Go(func() { l.run(ctx, s.pin) })
+	o.scan.running++
+	switch { // what comes with the chunk that is waited for, or before it, is wanted for as long as this reader may come to it
+	case len(l.chunks) == 1 && res == nil:
+	case o.scan.followed:
+		o.scan.loads.add(l)
+	case o.stream != nil && !o.stream.left:
+		o.stream.loads.add(l)
+	}
+	c.running.Go(func() { l.run(ctx, o.pin) })
 	return l
 }
 
@@ -106,7 +129,11 @@ func (l *load) run(ctx context.Context, pin func(version string)) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	l.ended = true
+	l.scan.running--
 	delete(c.loads, l)
+	if done < len(l.chunks) {
+		l.fellShort(l.first+done, err)
+	}
 	for i := done; i < len(l.chunks); i++ {
 		p := l.chunks[i]
 		if p == nil {
@@ -117,6 +144,22 @@ func (l *load) run(ctx context.Context, pin func(version string)) {
 			p.err = err
 		}
 		l.settle(i, p)
+	}
+}
+
+// fellShort tells the scan that chunk n and those behind it do not come. If there was no memory, less is loaded ahead of it; after an
+// error of the store its reader earns that anew. Called with mu held.
+func (l *load) fellShort(n int, err error) {
+	sc := l.scan
+	if sc.id != l.seg.id {
+		return
+	}
+	sc.edge = min(sc.edge, n-1)
+	switch {
+	case err == nil:
+		sc.ceiling = max(1, int64(n-1-sc.at)) * sc.chunk
+	case !errors.Is(err, context.Canceled):
+		sc.read = 0
 	}
 }
 
@@ -134,11 +177,12 @@ func (l *load) read(ctx context.Context, pin func(version string)) (done int, er
 	m := l.c.m
 	o := l.c.options(l.seg, l.first, l.first+len(l.chunks)-1)
 	if l.memory == nil {
-		if l.memory, err = m.budget.Reserve(ctx, membudget.Fetch, loadNeed(o)); err != nil {
+		if l.memory, err = m.reserve(ctx, loadNeed(o)); err != nil {
 			return 0, err
 		}
 	}
 	o.Memory = l.memory
+	began := l.c.now()
 	// From here on there is memory: the store has so long for each chunk.
 	late := &timeoutError{what: "loading chunks", after: l.c.timeout}
 	ctx, cancel := context.WithCancelCause(ctx)
@@ -159,10 +203,17 @@ func (l *load) read(ctx context.Context, pin func(version string)) (done int, er
 		return 0, err
 	}
 	defer func() { _ = obj.Body.Close() }() // read only, and perhaps not to its end
-	pin(obj.Info.Version)
+	if pin != nil {
+		pin(obj.Info.Version)
+	}
 	done, err = chunking.Decode(ctx, obj.Body, o, l)
 	if done == 0 && err == nil {
 		err = errors.New("no memory for the first chunk of a load that has reserved it")
+	}
+	if err == nil {
+		l.c.mu.Lock()
+		l.scan.loaded(l.c.now().Sub(began))
+		l.c.mu.Unlock()
 	}
 	return done, err
 }
@@ -206,6 +257,8 @@ func (l *load) Done(n int, data []byte, err error) {
 		p.entry = e
 	} else if err := c.cache.Add(chunkKey{l.seg.id, n}, e); err != nil {
 		p.err = err // closed
+	} else {
+		c.markUnread(l, n)
 	}
 	l.settle(i, p)
 }

@@ -109,7 +109,7 @@ func (c *manifestCache) load(ctx context.Context, s stem) (cache.Entry[*segment]
 // try reads the manifest with memory for n bytes. An entry without memory: it has size bytes.
 func (c *manifestCache) try(ctx context.Context, s stem, n int64) (_ cache.Entry[*segment], size int64, err error) {
 	var none cache.Entry[*segment]
-	res, err := c.m.budget.Reserve(ctx, membudget.Fetch, manifestNeed(n))
+	res, err := c.m.reserve(ctx, manifestNeed(n))
 	if err != nil {
 		return none, 0, fmt.Errorf("manifest %q: %w", s, err)
 	}

@@ -23,6 +23,8 @@ const (
 	keyUploadRate    = "upload.rate.limit.bytes.per.second"
 	keySegmentFormat = "segment.format"
 	keyMemoryBudget  = "memory.budget.bytes"
+	keyReadAhead     = "fetch.readahead.max.bytes"
+	keyRequest       = "fetch.request.max.bytes"
 
 	chunkKeys    = "fetch.chunk.cache."
 	indexKeys    = "fetch.indexes.cache."
@@ -83,15 +85,19 @@ func cacheSettings() []settings.Setting {
 		{Name: chunkKeys + "class", Type: settings.TypeString, OneOf: []string{memoryChunkCache, diskChunkCache},
 			Doc: "The kind of chunk cache. Unset: in memory, within half of " + keyMemoryBudget + ". With DiskChunkCache too chunks are kept in memory only; its size and path are then without effect."},
 		{Name: chunkKeys + "size", Type: settings.TypeBytes, Min: "-1",
-			Doc: "Most bytes of decoded chunks in memory; never more than half of " + keyMemoryBudget + ", which is also what -1 means and what holds when it is unset. 0 keeps a chunk only while an open stream stands in it."},
+			Doc: "Most bytes of decoded chunks in memory; never more than half of " + keyMemoryBudget + ", which is also what -1 means and what holds when it is unset. 0 keeps a chunk only while an open stream stands in it and 2 seconds longer, since a broker reads a chunk with several streams; then nothing is loaded ahead."},
 		{Name: chunkKeys + "retention.ms", Type: settings.TypeDuration, Default: "600000", Min: "-1",
 			Doc: "How long a chunk is kept that nobody reads; -1: until its memory is needed."},
 		{Name: chunkKeys + "get.timeout.ms", Type: settings.TypeDuration, Default: "10000", Min: "1",
 			Doc: "How long a load may go without finishing another chunk, from the moment that it has its memory."},
 		{Name: chunkKeys + "prefetch.max.size", Type: settings.TypeBytes, Default: "0", Min: "0", Max: "2147483647",
-			Doc: "How far behind its position a new stream loads chunks before they are read. 0: a stream loads what is read, and more at a time the longer it is read in order."},
+			Doc: "How far behind its position a new stream without an end loads chunks before they are read, whoever reads. 0: it loads what is read; more is loaded ahead only of who reads in order, as " + keyReadAhead + " says, which needs no setting."},
 		{Name: chunkKeys + "path", Type: settings.TypeFile,
 			Doc: "Directory of the DiskChunkCache; without effect, see " + chunkKeys + "class."},
+		{Name: keyReadAhead, Type: settings.TypeBytes, Min: "-1",
+			Doc: "Most plain bytes that are loaded ahead of all who read in order, together. How much of it is used follows the speed of the reader and of the store. Never more than three quarters of what the chunk cache may hold, which is also what -1 means and what holds when it is unset. 0: nothing is loaded ahead."},
+		{Name: keyRequest, Type: settings.TypeBytes, Default: "32MiB", Min: "1", Max: "2147483647",
+			Doc: "Most plain bytes that one request for chunks brings; at least one chunk, and never more than half of the chunk cache. Larger ones are fewer."},
 		{Name: indexKeys + "size", Type: settings.TypeBytes, Default: "10485760", Min: "-1",
 			Doc: "Most bytes of indexes in memory; never more than half of " + keyMemoryBudget + "."},
 		{Name: indexKeys + "retention.ms", Type: settings.TypeDuration, Default: "600000", Min: "-1",

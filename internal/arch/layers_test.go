@@ -46,6 +46,7 @@ var layerOf = []struct{ pattern, layer string }{
 	{"internal/gen", "main"},
 	{"internal/need", "test support"},
 	{"internal/testbed", "test support"},
+	{"internal/slowstore", "driver"},
 	{"internal/arch", "test support"},
 	{"internal/golden/aiven", "test support"},
 	{"compat", "test support"},
