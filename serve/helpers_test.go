@@ -120,8 +120,22 @@ func ask(t testing.TB, s *Server, method, path string, body any) *httptest.Respo
 
 func askContext(t testing.TB, ctx context.Context, s *Server, method, path string, body any) *httptest.ResponseRecorder {
 	t.Helper()
-	w := httptest.NewRecorder()
-	s.Handler().ServeHTTP(w, request(t, ctx, method, path, body))
+	return serveRequest(s, request(t, ctx, method, path, body))
+}
+
+// brokenOff is the status of an answer whose connection was broken.
+const brokenOff = -1
+
+func serveRequest(s *Server, r *http.Request) (w *httptest.ResponseRecorder) {
+	w = httptest.NewRecorder()
+	defer func() {
+		if p := recover(); p == http.ErrAbortHandler {
+			w.Code = brokenOff
+		} else if p != nil {
+			panic(p)
+		}
+	}()
+	s.Handler().ServeHTTP(w, r)
 	return w
 }
 

@@ -81,6 +81,8 @@ type Server struct {
 	running sync.WaitGroup
 	calls   atomic.Int64
 	handled sync.WaitGroup // calls
+	closing sync.Once
+	closed  error
 	counts  counts
 }
 
@@ -133,13 +135,15 @@ func Open(ctx context.Context, o Options) (*Server, error) {
 }
 
 // Close cancels what runs, waits until what that stored is removed, and gives the directory free. It does not close the Segments.
+// It may be called several times.
 func (s *Server) Close() error {
 	s.copies.stop()
 	s.cancel(errStopping)
 	s.copies.wait()
 	s.deletes.wait()
 	s.running.Wait()
-	return s.state.close()
+	s.closing.Do(func() { s.closed = s.state.close() })
+	return s.closed
 }
 
 // remove deletes a segment, whatever is there of it and whatever goes on with it here.
