@@ -18,7 +18,7 @@ const bulkParallel = 16
 func (s *Store) DeleteMany(ctx context.Context, keys []string) error {
 	keys = slices.Compact(slices.Sorted(slices.Values(keys)))
 	for _, key := range keys {
-		if err := CheckKey(s.props, s.prefix+key); err != nil {
+		if err := s.refuse(key); err != nil {
 			return (&run{s: s, op: OpDeleteMany, shown: s.mask.text(s.prefix + key)}).coded(err)
 		}
 	}

@@ -101,10 +101,18 @@ func (s *Store) Stat(ctx context.Context, key string) (Info, error) {
 // CheckKey reports, as InvalidArgument and without I/O, why no object can have that key in this store: whoever must leave nothing
 // behind has nothing to delete there.
 func (s *Store) CheckKey(key string) error {
-	if err := CheckKey(s.props, s.prefix+key); err != nil {
+	if err := s.refuse(key); err != nil {
 		return Errorf(InvalidArgument, "key %q: %w", s.mask.text(s.prefix+key), errors.Unwrap(err))
 	}
 	return nil
+}
+
+// refuse is CheckKey of package backends for a key without the Store's prefix.
+func (s *Store) refuse(key string) error {
+	if key == "" {
+		return CheckKey(s.props, "")
+	}
+	return CheckKey(s.props, s.prefix+key)
 }
 
 // Delete removes key. A missing key is success.
@@ -177,7 +185,7 @@ func (r *run) admit(ctx context.Context, q request) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	check := CheckKey(r.s.props, r.full)
+	check := r.s.refuse(q.key)
 	if q.free {
 		check = checkText(r.full)
 	}

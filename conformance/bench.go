@@ -29,8 +29,8 @@ type Bench struct {
 	mu      sync.Mutex
 	rnd     *rand.Rand
 	clients []*Client
-	named   map[string]bool // keys of Puts; false: deleted since
-	suspect map[string]bool // those whose Put did not succeed
+	named   map[string]bool // keys that were stored; false: deleted since
+	suspect map[string]bool // those whose last Put did not succeed
 	wraps   []func(http.RoundTripper) http.RoundTripper
 }
 
@@ -148,6 +148,7 @@ type ClientOptions struct {
 	Limits    backends.Limits // at the level of the Store
 	Observer  backends.Observer
 	NoMask    bool
+	NoPrefix  bool // at the level of the Store: for keys that are refused
 
 	LargeParts bool // those of the settings, not Knobs.SmallParts: for bodies that would have very many
 }
@@ -223,6 +224,9 @@ func (b *Bench) Open(ctx context.Context, o ClientOptions) (*Client, error) {
 		if o.NoMask {
 			so.Mask = ""
 		}
+		if o.NoPrefix {
+			so.Prefix, so.Mask = "", ""
+		}
 		if c.store, err = backends.NewStore(d, so); err != nil {
 			return nil, errors.Join(err, d.Close())
 		}
@@ -252,11 +256,22 @@ func (b *Bench) release() {
 	}
 }
 
-// put notes a key before its Put, and after it.
-func (b *Bench) put(key string, done bool) {
+// begun notes a key before its Put.
+func (b *Bench) begun(key string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.named[key], b.suspect[key] = true, !done
+	b.suspect[key] = true
+}
+
+// ended notes what became of a Put. An object of one that failed is a leftover, unless nobody can know.
+func (b *Bench) ended(key string, err error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	e, ok := errors.AsType[*backends.Error](err)
+	if err == nil || ok && e.Ambiguous {
+		b.named[key] = true
+	}
+	b.suspect[key] = err != nil && backends.CodeOf(err) != backends.InvalidArgument // no such key can be
 }
 
 func (b *Bench) gone(key string) {
@@ -290,7 +305,7 @@ func (b *Bench) sweep(ctx context.Context) {
 	keys := b.keys(ctx, own)
 	for _, key := range keys {
 		if _, ok := b.named[key]; !ok {
-			b.t.Errorf("an object is left that nobody stored: %q", key)
+			b.t.Errorf("an object is left that no Put was said to have stored: %q", key)
 		}
 		b.named[key] = true
 	}

@@ -98,7 +98,7 @@ func (c *Case) skips(h *Harness, p backends.Properties) string {
 
 // Cases returns every case, in a fixed order.
 func Cases() []Case {
-	return slices.Concat(putCases(), getCases(), statCases(), overwriteCases(), deleteCases())
+	return slices.Concat(putCases(), getCases(), statCases(), overwriteCases(), deleteCases(), listCases(), keysCases(), ctxCases(), sourceCases(), mpuCases(), concCases(), modelCases())
 }
 
 // What many cases need.

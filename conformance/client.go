@@ -51,9 +51,9 @@ func (c *Client) Raw() backends.Driver {
 
 // Put notes the key, so that the suite can tell the case's objects from others.
 func (c *Client) Put(ctx context.Context, key string, body io.Reader, opts backends.PutOptions) (backends.Info, error) {
-	c.b.put(key, false)
+	c.b.begun(key)
 	info, err := c.api.Put(ctx, key, body, opts)
-	c.b.put(key, err == nil)
+	c.b.ended(key, err)
 	return info, err
 }
 

@@ -54,7 +54,7 @@ func TestRun_SeesWhatACaseLeaves(t *testing.T) {
 		"an object": {func(t T, b *Bench) {
 			d := b.Client().Driver()
 			_, _ = d.Put(t.Context(), "stranger", strings.NewReader(""), backends.PutOptions{})
-		}, `nobody stored: "stranger"`},
+		}, `stored: "stranger"`},
 		"a goroutine":  {func(T, *Bench) { go func() { <-stop }() }, "goroutines are left"},
 		"a descriptor": {func(T, *Bench) { file, _ = os.Open("run_test.go") }, "descriptor is still open: "},
 		"a temp file":  {func(T, *Bench) { _ = os.WriteFile(filepath.Join(dir, "left"), nil, 0o600) }, "temp file is left: left"},

@@ -22,7 +22,7 @@
 //
 // # Limits
 //
-// Keys of 1,024 bytes in 254 segments, no backslash, no segment that ends with a dot; blobs of 50,000 blocks of 4,000 MiB. A body that fits one
+// Keys of 1,024 bytes in 254 segments, no backslash, no control character, no segment that ends with a dot; blobs of 50,000 blocks of 4,000 MiB. A body that fits one
 // block is one request. Memory is that of package parts. Blocks of an upload that failed cannot be removed: nobody sees them, and the service drops them
 // after a week (Properties.PendingExpires).
 //

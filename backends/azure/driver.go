@@ -7,6 +7,7 @@ import (
 	"net/url"
 	"strings"
 	"time"
+	"unicode"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/container"
 
@@ -159,6 +160,9 @@ func (d *Driver) Close() error {
 func checkKey(key string) error {
 	if strings.Contains(key, `\`) {
 		return backends.Errorf(backends.InvalidArgument, "the key has a backslash, which Azure turns into a slash")
+	}
+	if strings.ContainsFunc(key, unicode.IsControl) {
+		return backends.Errorf(backends.InvalidArgument, "the key has a control character, which Azure does not allow")
 	}
 	n := 0
 	for segment := range strings.SplitSeq(key, "/") {

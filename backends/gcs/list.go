@@ -35,7 +35,9 @@ func (d *Driver) List(ctx context.Context, opts backends.ListOptions) (backends.
 			page.Next = backends.AfterKey(page.Infos[n-1].Key)
 			return page, nil
 		default:
-			page.Infos = append(page.Infos, infoOf(attrs))
+			info := infoOf(attrs)
+			info.Meta = nil // not asked for, but there are servers that send it
+			page.Infos = append(page.Infos, info)
 		}
 	}
 	return page, nil

@@ -1,0 +1,99 @@
+package conformance
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"sync"
+	"time"
+
+	"github.com/tierkit/tierkit/backends"
+)
+
+func concCases() []Case {
+	return []Case{
+		{ID: "conc/64-keys-mixed", Rule: "Many goroutines that each put, get, stat, list and delete keys of their own do not disturb each other.", Run: concMixed},
+		{
+			ID: "conc/one-client-many-goroutines", Rule: "A call that does not come forward holds up no other: while an upload waits for its source, 32 reads end.",
+			Run: concNotHeldUp,
+		},
+	}
+}
+
+func concMixed(t T, b *Bench) {
+	clients := []*Client{b.Client(), b.Client()}
+	ctx, cancel := context.WithTimeout(t.Context(), Pick(b, time.Second, 3*time.Second))
+	defer cancel()
+	var wg sync.WaitGroup
+	for g := range Pick(b, 24, 64) {
+		wg.Go(func() {
+			for i := 0; (i == 0 || ctx.Err() == nil) && !t.Failed(); i++ {
+				concRound(t, clients[g%2], clients[(g+1)%2], fmt.Sprintf("x/y/z%d/%d", g%5, g), Random(uint64(g*1000+i), 1+(g*31+i*377)%20_000), i%2 == 0 && b.Properties().IfAbsent)
+			}
+		})
+	}
+	wg.Wait()
+	if keys := clients[0].Keys(""); len(keys) > 0 {
+		t.Errorf("everything was deleted, left are %q", keys)
+	}
+}
+
+func concRound(t T, c, other *Client, key string, data []byte, ifAbsent bool) {
+	size := int64(len(data))
+	if _, err := c.Put(t.Context(), key, plain(data), backends.PutOptions{Size: size, IfAbsent: ifAbsent}); err != nil {
+		t.Errorf("put %s: %v", key, err)
+		return
+	}
+	obj, err := other.Get(t.Context(), key, backends.GetOptions{Range: backends.All()})
+	if err != nil {
+		t.Errorf("get %s: %v", key, err)
+		return
+	}
+	got, err := io.ReadAll(obj.Body)
+	_ = obj.Body.Close() // read side
+	if err != nil || !bytes.Equal(got, data) {
+		t.Errorf("read %s: %v, %s", key, err, difference(got, data))
+	}
+	if st, err := other.Stat(t.Context(), key); err != nil || st.Size != size {
+		t.Errorf("stat %s: %d bytes, %v, want %d", key, st.Size, err, size)
+	}
+	if err := c.Delete(t.Context(), key); err != nil {
+		t.Errorf("delete %s: %v", key, err)
+	}
+	if _, err := c.Stat(t.Context(), key); !errors.Is(err, backends.NotFound) {
+		t.Errorf("stat %s after Delete: %s", key, shown(err))
+	}
+}
+
+func concNotHeldUp(t T, b *Bench) {
+	c, data := stored(b, 1000)
+	p := b.part()
+	body := newGate(b.Bytes(p+10), p/2)
+	var upload, reads sync.WaitGroup
+	upload.Go(func() {
+		if _, err := c.Put(t.Context(), "slow", body, backends.PutOptions{Size: int64(p + 10)}); err != nil {
+			t.Errorf("put: %v", err)
+		}
+	})
+	b.Wait(body.reached, "the middle of the body")
+	for range 32 {
+		reads.Go(func() {
+			obj, err := c.Get(t.Context(), "dir/k", backends.GetOptions{Range: backends.All()})
+			if err != nil {
+				t.Errorf("get: %v", err)
+				return
+			}
+			defer obj.Body.Close()
+			if got, err := io.ReadAll(obj.Body); err != nil || !bytes.Equal(got, data) {
+				t.Errorf("read: %v, %s", err, difference(got, data))
+			}
+		})
+	}
+	done := make(chan struct{})
+	go func() { reads.Wait(); close(done) }()
+	b.Wait(done, "the end of 32 reads beside an upload that waits")
+	close(body.open)
+	upload.Wait()
+}

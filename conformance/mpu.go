@@ -1,0 +1,323 @@
+package conformance
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+
+	"github.com/tierkit/tierkit/backends"
+)
+
+func mpuCases() []Case {
+	return []Case{
+		{
+			ID: "mpu/abort-after-inflight", Rule: "An upload is removed only when the last request with a part of it has ended: a part that comes later would stay.",
+			Level: Driver, Needs: multipartOverHTTP, Uses: []Facility{UsesParts}, Run: mpuAbortAfter,
+		},
+		{ID: "mpu/parts-concurrent", Rule: "No more parts are sent at a time than the memory of a Put has room for.", Level: Driver, Needs: multipartOverHTTP, Uses: []Facility{UsesParts}, Run: mpuConcurrent},
+		{
+			ID: "mpu/concurrent-uploads-same-key", Rule: "Uploads to one key at the same time do not mix: the object is one of them, and nothing pending is left.",
+			Run: mpuSameKey,
+		},
+		{ID: "mpu/etag-quirks", Rule: "What the store calls the version of a part or an object may have any form: quoted or not, an MD5 or not.", Level: Driver, Needs: multipartOverHTTP, Uses: []Facility{UsesParts}, Run: mpuETags},
+		{
+			ID: "mpu/part-retry-resends-all", Rule: "A part that is sent again is sent whole, with the same bytes.", Level: Driver,
+			Needs: multipartOverHTTP, Uses: []Facility{UsesParts}, Run: mpuResend,
+		},
+		{
+			ID: "mpu/list-and-abort-foreign", Rule: "An upload that a client left behind is found by another one, and can be removed.", Run: mpuForeign,
+		},
+	}
+}
+
+func multipartOverHTTP(p backends.Properties) bool { return p.HTTP && p.MinPartBytes > 0 }
+
+// event is the beginning or the end of a request with a body, or of another one that changes something.
+type event struct {
+	part  bool // carries more than some framing
+	began bool
+	what  string
+}
+
+// watch notes when requests begin and end.
+type watch struct {
+	mu     sync.Mutex
+	events []event
+	now    atomic.Int64 // requests with a part on their way
+	most   atomic.Int64
+	hold   func(r *http.Request) // called while a request with a part is on its way
+}
+
+func (w *watch) wrap(next http.RoundTripper) http.RoundTripper {
+	return roundTripper(func(r *http.Request) (*http.Response, error) {
+		part := r.ContentLength > 64<<10
+		e := event{part: part, began: true, what: r.Method + " " + r.URL.RequestURI()}
+		w.note(e)
+		if part {
+			n := w.now.Add(1)
+			for old := w.most.Load(); n > old && !w.most.CompareAndSwap(old, n); old = w.most.Load() {
+			}
+			if w.hold != nil {
+				w.hold(r)
+			}
+		}
+		resp, err := next.RoundTrip(r)
+		if part {
+			w.now.Add(-1)
+		}
+		e.began = false
+		w.note(e)
+		return resp, err
+	})
+}
+
+func (w *watch) note(e event) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.events = append(w.events, e)
+}
+
+// roundTripper is a transport made of a function.
+type roundTripper func(r *http.Request) (*http.Response, error)
+
+func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
+
+func mpuAbortAfter(t T, b *Bench) {
+	w := new(watch)
+	b.Inject(w.wrap)
+	c := b.Client()
+	p := b.part()
+	body := io.MultiReader(plain(b.Bytes(3*p+10)), readerFunc(func([]byte) (int, error) { return 0, errSource }))
+	if _, err := c.Put(t.Context(), "k", body, backends.PutOptions{Size: int64(4 * p)}); !errors.Is(err, errSource) {
+		t.Errorf("put of a source that fails: %s", shown(err))
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	flying := 0
+	for _, e := range w.events {
+		switch {
+		case e.part && e.began:
+			flying++
+		case e.part:
+			flying--
+		case e.began && strings.HasPrefix(e.what, http.MethodDelete) && flying > 0:
+			t.Errorf("%s began while %d requests with parts were on their way", e.what, flying)
+		}
+	}
+	if len(w.events) == 0 {
+		t.Errorf("no request was seen")
+	}
+}
+
+func mpuConcurrent(t T, b *Bench) {
+	w := new(watch)
+	b.Inject(w.wrap)
+	c := b.Client()
+	p := b.part()
+	size := int64(8*p + 5)
+	least, want := int64(0), int64(0)
+	if s, ok := c.Raw().(backends.PutSizer); ok {
+		least, want = s.PutMemory(size)
+	}
+	if _, err := c.Put(t.Context(), "k", zeros(size), backends.PutOptions{Size: size}); err != nil {
+		t.Errorf("put: %v", err)
+	}
+	if most := w.most.Load(); least > 0 && most > max(1, least/int64(p)) { // without memory of the caller the driver takes its least
+		t.Errorf("%d parts of %d were on their way at a time, with memory of %d (it could use %d)", most, p, least, want)
+	}
+}
+
+func mpuSameKey(t T, b *Bench) {
+	clients := []*Client{b.Client(), b.Client()}
+	n := 2*b.part() + 50
+	bodies := [][]byte{stripe(0, n), stripe(1, n)}
+	for range 3 {
+		var wg sync.WaitGroup
+		errs := make([]error, 2)
+		for i := range bodies {
+			wg.Go(func() {
+				_, errs[i] = clients[i].Put(t.Context(), "k", &again{data: bodies[i]}, backends.PutOptions{Size: int64(n)})
+			})
+		}
+		wg.Wait()
+		won := 0
+		for i, err := range errs {
+			if err == nil {
+				won++
+			} else if !lost(err) {
+				t.Errorf("upload %d: %s", i, shown(err))
+			}
+		}
+		if won == 0 {
+			t.Errorf("none of two uploads succeeded: %v", errs)
+			continue
+		}
+		if got := clients[0].Read("k"); !bytes.Equal(got, bodies[0]) && !bytes.Equal(got, bodies[1]) {
+			t.Errorf("the object is neither of the two that were stored")
+		}
+	}
+}
+
+// again is a body that can be sent again.
+type again struct {
+	data []byte
+	done int
+}
+
+func (a *again) Read(p []byte) (int, error) {
+	if a.done == len(a.data) {
+		return 0, io.EOF
+	}
+	n := copy(p, a.data[a.done:])
+	a.done += n
+	return n, nil
+}
+
+// Rewind implements backends.Rewinder.
+func (a *again) Rewind() error { a.done = 0; return nil }
+
+// mpuETags strips the quotes of ETags, as some stores do. What the driver sends back is what it was given.
+func mpuETags(t T, b *Bench) {
+	b.Inject(func(next http.RoundTripper) http.RoundTripper {
+		return roundTripper(func(r *http.Request) (*http.Response, error) {
+			resp, err := next.RoundTrip(r)
+			if err == nil && resp.Header.Get("ETag") != "" && (r.Method == http.MethodPut || r.Method == http.MethodPost) {
+				resp.Header.Set("ETag", strings.Trim(resp.Header.Get("ETag"), `"`))
+			}
+			return resp, err
+		})
+	})
+	c := b.Client()
+	for _, n := range []int{10, 2*b.part() + 10} {
+		data := b.Bytes(n)
+		c.Write("k", data)
+		c.Holds("k", data)
+		obj, err := c.Get(t.Context(), "k", backends.GetOptions{Range: backends.All(), IfVersion: c.Info("k").Version})
+		if err != nil {
+			t.Errorf("get with the version that Stat told: %v", err)
+			continue
+		}
+		_ = obj.Body.Close() // it could be opened
+	}
+}
+
+// mpuResend answers the first request of each part with 503 when it was read whole, and compares what comes again.
+func mpuResend(t T, b *Bench) {
+	var mu sync.Mutex
+	sums := map[string][32]byte{}
+	resent := 0
+	b.Inject(func(next http.RoundTripper) http.RoundTripper {
+		return roundTripper(func(r *http.Request) (*http.Response, error) {
+			if r.ContentLength < 64<<10 {
+				return next.RoundTrip(r)
+			}
+			data, err := io.ReadAll(r.Body)
+			if err != nil {
+				return nil, err
+			}
+			mu.Lock()
+			name, sum := r.Method+" "+r.URL.RequestURI()+r.Header.Get("Content-Range"), sha256.Sum256(data)
+			first, seen := sums[name]
+			sums[name] = sum
+			if seen {
+				resent++
+			}
+			mu.Unlock()
+			if !seen {
+				return &http.Response{
+					StatusCode: http.StatusServiceUnavailable, Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1, Header: http.Header{}, Body: http.NoBody, Request: r,
+				}, nil
+			}
+			if first != sum {
+				t.Errorf("%s was sent again with other bytes", name)
+			}
+			r = r.Clone(r.Context())
+			r.Body = io.NopCloser(bytes.NewReader(data))
+			return next.RoundTrip(r)
+		})
+	})
+	c := b.Client()
+	data := b.Bytes(2*b.part() + b.part()/2)
+	c.Write("k", data)
+	c.Holds("k", data)
+	if resent < 2 {
+		t.Errorf("%d parts were sent again, all should have been", resent)
+	}
+}
+
+// removed aborts an upload that is running: some drivers refuse that for now, others need not.
+func removed(t T, c *Client, u backends.Upload) {
+	for range 2 {
+		err := c.AbortUpload(t.Context(), u)
+		if backends.CodeOf(err).Temporary() || errors.Is(err, backends.Unsupported) {
+			return
+		}
+		if err != nil {
+			t.Errorf("abort of %+v: %v", u, err)
+		}
+	}
+	ups, err := c.Uploads(t.Context(), u.Key)
+	if err != nil || slices.ContainsFunc(ups, func(other backends.Upload) bool { return other.ID == u.ID && u.ID != "" }) {
+		t.Errorf("after it was aborted, %+v is listed: %+v, %v", u, ups, err)
+	}
+}
+
+func mpuForeign(t T, b *Bench) {
+	c, other := b.Client(), b.Client()
+	if _, ok := c.Raw().(backends.UploadLister); !ok {
+		if _, err := c.Uploads(t.Context(), ""); !errors.Is(err, backends.Unsupported) {
+			t.Errorf("uploads of a driver that does not list them: %s, want unsupported", shown(err))
+		}
+		return
+	}
+	p := b.part()
+	body := newGate(b.Bytes(2*p), p+p/2)
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	returned := make(chan struct{})
+	go func() {
+		defer close(returned)
+		_, _ = c.Put(ctx, "dir/k", body, backends.PutOptions{Size: int64(2 * p)}) // its upload is taken away: it fails
+	}()
+	b.Wait(body.reached, "the middle of the body")
+	var ups []backends.Upload
+	b.Until("the upload in the list of another client", func() bool {
+		var err error
+		if ups, err = other.Uploads(t.Context(), "dir/k"); err != nil {
+			t.Errorf("list uploads: %v", err)
+		}
+		return len(ups) > 0 || t.Failed()
+	})
+	for _, u := range ups {
+		if u.Key != "" && u.Key != "dir/k" || u.ID == "" && b.Properties().PendingExpires == 0 {
+			t.Errorf("the upload is listed as %+v", u)
+		}
+		removed(t, other, u)
+	}
+	if ups, err := other.Uploads(t.Context(), "other/"); err != nil {
+		t.Errorf("list uploads: %v", err)
+	} else {
+		for _, u := range ups {
+			if u.Key != "" {
+				t.Errorf("a prefix of nothing lists the upload %+v", u)
+			}
+		}
+	}
+	cancel()
+	close(body.open)
+	b.Wait(returned, "the return of Put")
+	other.Lacks("dir/k")
+	if b.Properties().PendingExpires == 0 {
+		if ups, err := other.Uploads(t.Context(), "dir/k"); err != nil || len(ups) > 0 {
+			t.Errorf("after all that there are uploads: %s", fmt.Sprint(ups, err))
+		}
+	}
+}
