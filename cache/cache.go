@@ -140,6 +140,7 @@ type departed[K comparable, V any] struct {
 type Stats struct {
 	Entries            int
 	Bytes, PinnedBytes int64 // weight of all entries, and of those with pins
+	MaxBytes           int64
 	Hits, Misses       uint64
 	Loads, FailedLoads uint64
 	Evicted, Reclaimed uint64 // entries
@@ -255,7 +256,7 @@ func (c *Cache[K, V]) Stats() Stats {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	s := c.stats
-	s.Entries, s.Bytes, s.PinnedBytes = len(c.items), c.weight, c.pinned
+	s.Entries, s.Bytes, s.PinnedBytes, s.MaxBytes = len(c.items), c.weight, c.pinned, c.opts.MaxBytes
 	return s
 }
 

@@ -169,6 +169,7 @@ func (d *daemon) open(ctx context.Context, token string) (err error) {
 	d.limitMemory()
 	store := d.segments.Store()
 	handler, err := metrics.Handler(d.stores, metrics.NewLoad(store.Load), d.copies, d.calls, metrics.NewMemory(d.segments.Budget().Stats),
+		metrics.NewCaches(d.segments.CacheStats),
 		metrics.NewServe(func() serve.Stats { return d.server.Stats() }))
 	if err != nil {
 		return err

@@ -62,6 +62,8 @@ func (a *app) configure() (*session, error) {
 	for _, n := range file.Notices {
 		a.notice(n)
 	}
+	// The directory belongs to the daemon, which may be running, and a command that ends soon gains nothing by it.
+	s.setup.Config.Disk = rsm.DiskConfig{}
 	return s, nil
 }
 

@@ -5,7 +5,8 @@
 //	copies := metrics.NewCopies()
 //	m, err := rsm.Open(ctx, rsm.OpenOptions{Registry: drivers, Props: props, Observer: stores, Hooks: copies.Hooks()})
 //	...
-//	reg.MustRegister(stores, copies, metrics.NewLoad(m.Store().Load), metrics.NewMemory(m.Budget().Stats))
+//	reg.MustRegister(stores, copies, metrics.NewLoad(m.Store().Load), metrics.NewMemory(m.Budget().Stats),
+//		metrics.NewCaches(m.CacheStats))
 //
 // # Metrics
 //
@@ -16,6 +17,6 @@
 // # Concurrency
 //
 // Everything is safe for concurrent use. There is no state outside of the collectors: two of a kind in one process need registerers that
-// tell them apart (prometheus.WrapRegistererWith), or share one where that is meant. [NewLoad], [NewMemory] and [NewPartitions] call
+// tell them apart (prometheus.WrapRegistererWith), or share one where that is meant. [NewLoad], [NewMemory], [NewCaches] and [NewPartitions] call
 // their function at every scrape, from the goroutine of the scrape and with no lock held.
 package metrics

@@ -67,7 +67,7 @@ func TestCopies_CountWhatAManagerCopies(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() { _ = m.Close() }()
-	reg := registry(t, stores, copies, metrics.NewMemory(m.Budget().Stats))
+	reg := registry(t, stores, copies, metrics.NewMemory(m.Budget().Stats), metrics.NewCaches(m.CacheStats))
 	before := series(t, reg)
 	segment := []byte("what a broker calls 00000000000000000000.log")
 	md := remotelog.SegmentMetadata{

@@ -17,6 +17,7 @@ import (
 	"github.com/tierkit/tierkit/metrics"
 	"github.com/tierkit/tierkit/remotelog"
 	"github.com/tierkit/tierkit/rlmm"
+	"github.com/tierkit/tierkit/rsm"
 	"github.com/tierkit/tierkit/serve"
 )
 
@@ -27,7 +28,7 @@ func everything(t *testing.T) *prometheus.Registry {
 		t.Fatal(err)
 	}
 	return registry(t, metrics.NewBackend("mem"), metrics.NewLoad(func() backends.Load { return backends.Load{Driver: "mem"} }),
-		metrics.NewMemory(budget.Stats), metrics.NewCopies(), metrics.NewMetadata(),
+		metrics.NewMemory(budget.Stats), metrics.NewCaches(func() rsm.CacheStats { return rsm.CacheStats{} }), metrics.NewCopies(), metrics.NewMetadata(),
 		metrics.NewCalls(), metrics.NewServe(func() serve.Stats { return serve.Stats{} }),
 		metrics.NewPartitions(func() rlmm.Status { return rlmm.Status{Partitions: []rlmm.PartitionStatus{{Partition: 7}}} }))
 }

@@ -38,6 +38,10 @@ func Labels() []Label {
 		{"direction", "up: to the store", []string{dirUp, dirDown}},
 		{"class", "on whose account", []string{membudget.Copy.String(), membudget.Fetch.String()}},
 		{"state", "of buffers", []string{"in_use", "idle"}},
+		{"cache", "chunks: decoded, in memory; disk: chunks as stored, in the directory of DiskChunkCache", []string{cacheChunks, cacheDisk, cacheIndexes, cacheManifests}},
+		{"cause", "why an entry left: evicted to keep within the limit, reclaimed for who waited for memory, expired, deleted, damaged; or why a chunk was not written: dropped " +
+			"because there was no room in the queue or no memory, bypassed because an error of the disk was not long ago", causes()},
+		{"access", "what failed", []string{accessRead, accessWrite}},
 		{"reason", "why a record changed nothing", reasons},
 		{"kind", "truncated: the partition is read again from its beginning", kinds},
 		{"result", "in_doubt (of writes): the record may be in the log, or come into it", []string{resultOK, resultError, resultInDoubt}},

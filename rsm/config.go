@@ -43,6 +43,7 @@ type Config struct {
 	Chunks    CacheConfig
 	Indexes   CacheConfig
 	Manifests CacheConfig // Max counts manifests
+	Disk      DiskConfig  // keeps chunks as long as Chunks does
 	// PrefetchBytes is how far a new stream loads ahead at once.
 	PrefetchBytes int64
 	ReadAhead     Limit // bytes ahead of all readers; unset: three quarters of what the chunk cache may hold
@@ -109,11 +110,10 @@ func parseConfig(props map[string]string, o settings.Options, keys crypto.KeyWra
 		c.Chunks.Max = AtMost(v.Bytes(chunkKeys + "size"))
 	}
 	c.Indexes.Max, c.Manifests.Max = AtMost(v.Bytes(indexKeys+"size")), AtMost(v.Int(manifestKeys+"size"))
-	if v.String(chunkKeys+"class") == diskChunkCache {
-		c.Chunks.Max = Limit{} // the size given is that of the directory
-		c.Notices = append(c.Notices, o.Prefix+chunkKeys+"class: chunks are cached in memory, within half of "+keyMemoryBudget+"; there is no cache on disk")
-	}
 	errs := []error{err}
+	if v.String(chunkKeys+"class") == diskChunkCache {
+		errs = append(errs, c.parseDisk(v, o.Prefix)...)
+	}
 	if c.Heuristic && !c.Compression {
 		errs = append(errs, settings.Problemf(o.Prefix+keyHeuristic, "true", "needs %s%s=true", o.Prefix, keyCompression))
 	}
@@ -124,6 +124,18 @@ func parseConfig(props map[string]string, o settings.Options, keys crypto.KeyWra
 		errs = append(errs, c.parseKeys(v, o.Prefix)...)
 	}
 	return c, errors.Join(errs...)
+}
+
+// parseDisk reads what DiskChunkCache is told by. The size is that of the directory; the chunks in memory have the default.
+func (c *Config) parseDisk(v *settings.Values, prefix string) (errs []error) {
+	for _, key := range []string{keyDiskSize, keyDiskPath} {
+		if !v.IsSet(key) {
+			errs = append(errs, settings.Missing(prefix+key, "is required with DiskChunkCache"))
+		}
+	}
+	c.Chunks.Max = Limit{}
+	c.Disk = DiskConfig{Dir: v.File(keyDiskPath), MaxBytes: v.Bytes(keyDiskSize)}
+	return errs
 }
 
 // parseKeys reads which key pairs there are. Their files are looked at only when the ring is made.

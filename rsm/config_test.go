@@ -100,12 +100,32 @@ func TestParseConfig_AllMistakesAtOnce(t *testing.T) {
 	}
 }
 
-func TestParseConfig_DiskCacheIsAcceptedWithANotice(t *testing.T) {
-	c, err := ParseConfig(map[string]string{
-		"fetch.chunk.cache.class": "io.aiven.kafka.tieredstorage.fetch.cache.DiskChunkCache", "fetch.chunk.cache.size": "1", "fetch.chunk.cache.path": "/tmp",
-	})
-	if err != nil || c.Chunks.Max.set || !strings.Contains(strings.Join(c.Notices, ""), "cached in memory") {
+func TestParseConfig_DiskChunkCache(t *testing.T) {
+	props := map[string]string{
+		"fetch.chunk.cache.class": "io.aiven.kafka.tieredstorage.fetch.cache.DiskChunkCache", "fetch.chunk.cache.size": "10737418240",
+		"fetch.chunk.cache.path": "/var/cache/kafka", "fetch.chunk.cache.retention.ms": "-1", "fetch.chunk.cache.prefetch.max.size": "16777216",
+	}
+	c, err := ParseConfig(props)
+	if want := (DiskConfig{Dir: "/var/cache/kafka", MaxBytes: 10 << 30}); err != nil || c.Disk != want || c.Chunks.Max.set ||
+		c.Chunks.Retention >= 0 || c.PrefetchBytes != 16<<20 || len(c.Notices) != 0 {
 		t.Errorf("%+v, %v", c, err)
+	}
+	delete(props, "fetch.chunk.cache.size")
+	delete(props, "fetch.chunk.cache.path")
+	if _, err = ParseConfig(props); err == nil || !strings.Contains(err.Error(), "fetch.chunk.cache.size") || !strings.Contains(err.Error(), "fetch.chunk.cache.path") {
+		t.Errorf("%v, want that size and path are required", err)
+	}
+	for class, want := range map[string]bool{"": false, "io.aiven.kafka.tieredstorage.fetch.cache.MemoryChunkCache": false} {
+		p := map[string]string{"fetch.chunk.cache.size": "1000", "fetch.chunk.cache.path": "/tmp"}
+		if class != "" {
+			p["fetch.chunk.cache.class"] = class
+		}
+		if c, err := ParseConfig(p); err != nil || c.Disk.on() != want || c.Chunks.Max != AtMost(1000) {
+			t.Errorf("class %q: %+v, %v", class, c, err)
+		}
+	}
+	if (DiskConfig{Dir: "/tmp"}).on() || !(DiskConfig{Dir: "/tmp", MaxBytes: -1}).on() {
+		t.Error("a size of 0 means no disk cache, one below 0 one without a limit")
 	}
 }
 
@@ -115,7 +135,7 @@ func TestNeeds_AreThoseOfTheArchitecture(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer store.Close()
-	for _, c := range []Config{{}, {ChunkBytes: 1}, {ChunkBytes: 64 << 20, ZstdLevel: 22}, {ChunkBytes: 1 << 30 / 2}} {
+	for _, c := range []Config{{}, {ChunkBytes: 1}, {ChunkBytes: 64 << 20, ZstdLevel: 22}, {ChunkBytes: 1 << 30 / 2}, {Disk: DiskConfig{Dir: "x", MaxBytes: 1}}} {
 		least := MinBudgetBytes(c, store)
 		if got, want := BudgetBytes(c, store), max(256<<20, 2*least); got != want {
 			t.Errorf("default budget %d, want %d", got, want)

@@ -174,7 +174,7 @@ func (c *copying) store(ctx context.Context) (remotelog.CustomMetadata, error) {
 		}
 		return nil, err
 	}
-	c.m.manifests.drop(c.at.ofManifest())
+	c.m.forget(c.at.ofManifest())
 	if f := c.m.hooks.Copied; f != nil {
 		f(*c.md, c.stored)
 	}
@@ -195,7 +195,7 @@ func (c *copying) retract(ctx context.Context) error {
 	if err := c.m.store.Delete(ctx, key); err != nil {
 		return err
 	}
-	c.m.manifests.drop(c.at.ofManifest())
+	c.m.forget(c.at.ofManifest())
 	return nil
 }
 

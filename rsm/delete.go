@@ -45,7 +45,7 @@ func (m *Manager) remove(ctx context.Context, s stems, extra stem) error {
 		}
 		at = distinct(append(at, s.digits...)...)
 	}
-	defer m.manifests.drop(s.ofManifest())
+	defer m.forget(distinct(append(s.ofManifest(), extra)...))
 	if err := m.removeKeys(ctx, at, manifest.ManifestSuffix); err != nil {
 		return err // the segment still exists: its data stay
 	}

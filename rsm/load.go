@@ -5,10 +5,8 @@ import (
 	"errors"
 	"time"
 
-	"github.com/tierkit/tierkit/backends"
 	"github.com/tierkit/tierkit/cache"
 	"github.com/tierkit/tierkit/chunking"
-	"github.com/tierkit/tierkit/manifest"
 	"github.com/tierkit/tierkit/membudget"
 )
 
@@ -33,6 +31,7 @@ type load struct {
 	// of the goroutine
 	memory *membudget.Reservation
 	rooms  []*membudget.Reservation // of the chunks being decoded
+	stored *storedRun
 	watch  *time.Timer
 }
 
@@ -194,19 +193,13 @@ func (l *load) read(ctx context.Context, pin func(version string)) (done int, er
 			err = late
 		}
 	}()
-	first, last := l.seg.Chunks.Chunk(o.First), l.seg.Chunks.Chunk(o.Last)
-	obj, err := m.get(ctx, l.at, manifest.LogSuffix, backends.GetOptions{
-		IfVersion: l.version,
-		Range:     backends.Range{Offset: first.StoredStart, Length: last.StoredStart + last.StoredSize - first.StoredStart},
-	})
+	l.stored, err = newStoredRun(ctx, l, o, pin)
+	defer l.stored.Close()
 	if err != nil {
 		return 0, err
 	}
-	defer func() { _ = obj.Body.Close() }() // read only, and perhaps not to its end
-	if pin != nil {
-		pin(obj.Info.Version)
-	}
-	done, err = chunking.Decode(ctx, obj.Body, o, l)
+	done, err = chunking.Decode(ctx, l.stored, o, l)
+	err = l.stored.failed(o.First+done, err)
 	if done == 0 && err == nil {
 		err = errors.New("no memory for the first chunk of a load that has reserved it")
 	}
@@ -242,6 +235,7 @@ func (l *load) Done(n int, data []byte, err error) {
 	i := n - l.first
 	room := l.rooms[i]
 	l.rooms[i] = nil
+	l.stored.decoded(n, err)
 	if err != nil {
 		room.Return(data)
 		room.Release()

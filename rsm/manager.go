@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/tierkit/tierkit/backends"
+	"github.com/tierkit/tierkit/cache/disk"
 	"github.com/tierkit/tierkit/chunking"
 	"github.com/tierkit/tierkit/crypto"
 	"github.com/tierkit/tierkit/manifest"
@@ -50,6 +51,8 @@ type Manager struct {
 	manifests  *manifestCache
 	indexes    *indexCache
 	chunks     *chunkLoads
+	disk       *disk.Cache // nil: there is none
+	diskBroken bool        // there should be one
 
 	mu     sync.Mutex
 	ops    map[*op]struct{}
@@ -62,7 +65,7 @@ var _ remotelog.StorageManager = (*Manager)(nil)
 // op is one call in progress.
 type op struct{ cancel context.CancelCauseFunc }
 
-// New returns a Manager. It does no I/O.
+// New returns a Manager. It does no I/O but to open the directory of Config.Disk.
 func New(o Options) (*Manager, error) {
 	if o.Store == nil || o.Budget == nil {
 		return nil, errors.New("rsm: Options.Store and Options.Budget are required")
@@ -101,6 +104,10 @@ func New(o Options) (*Manager, error) {
 	}
 	// In this order they are asked to give back: chunks have the bytes, and of a manifest each is a request saved.
 	m.chunks = newChunkLoads(m, o.Now)
+	if err := m.openDisk(o.Now); err != nil {
+		m.chunks.close()
+		return nil, err
+	}
 	m.indexes = newIndexCache(m, o.Now)
 	m.manifests = newManifestCache(m, o.Now)
 	for _, n := range c.Notices {
@@ -155,13 +162,16 @@ func (m *Manager) Close() error {
 	}
 	m.mu.Unlock()
 	m.idle.Wait()
+	var errs []error
 	m.chunks.close()
+	if m.disk != nil {
+		errs = append(errs, m.disk.Close())
+	}
 	m.indexes.close()
 	m.manifests.close()
 	if !first {
 		return nil
 	}
-	var errs []error
 	for _, f := range m.owned {
 		errs = append(errs, f())
 	}

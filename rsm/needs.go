@@ -55,10 +55,14 @@ func NewBudget(c Config, s *backends.Store) (*membudget.Budget, error) {
 func leastNeeds(c Config, s *backends.Store) membudget.Needs {
 	stored := membudget.Capacity(chunking.MaxEncodedSize(c.ChunkBytes) + crypto.Overhead)
 	two := stored + membudget.Capacity(c.ChunkBytes)
+	var write int64
+	if c.Disk.on() {
+		write = diskNeed(c)
+	}
 	return membudget.Needs{
 		Fixed: chunking.PairBytes(c.ZstdLevel, int64(c.ChunkBytes)),
 		Copy:  two + putMemory(s, backends.SizeUnknown, math.MaxInt32) + copyTables,
-		Fetch: two + fetchTables,
+		Fetch: two + write + fetchTables,
 	}
 }
 

@@ -16,8 +16,8 @@ import (
 	"github.com/tierkit/tierkit/remotelog"
 )
 
-// identity tells the stored forms of segments apart: the SHA-256 of the manifest's key and its bytes. A copy of the same id again has
-// another manifest, or the same bytes.
+// identity tells the stored forms of segments apart: a mark of the manifest's key, and of the SHA-256 of that key and the manifest's bytes all
+// but the first 8 bytes. A copy of the same id again has another manifest, or the same bytes.
 type identity [sha256.Size]byte
 
 // segment is a parsed manifest with what reading needs.
@@ -152,6 +152,8 @@ func (m *Manager) parseSegment(ctx context.Context, s stem, data []byte) (*segme
 	_, _ = io.WriteString(h, string(s)+"\x00") // a hash never fails
 	_, _ = h.Write(data)
 	h.Sum(seg.id[:0])
+	mark := s.mark()
+	copy(seg.id[:], mark[:])
 	if man.Encryption == nil {
 		return seg, nil
 	}

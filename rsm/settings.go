@@ -29,6 +29,9 @@ const (
 	chunkKeys    = "fetch.chunk.cache."
 	indexKeys    = "fetch.indexes.cache."
 	manifestKeys = "fetch.manifest.cache."
+
+	keyDiskPath = chunkKeys + "path"
+	keyDiskSize = chunkKeys + "size"
 )
 
 const (
@@ -83,17 +86,17 @@ func formatSettings() []settings.Setting {
 func cacheSettings() []settings.Setting {
 	return []settings.Setting{
 		{Name: chunkKeys + "class", Type: settings.TypeString, OneOf: []string{memoryChunkCache, diskChunkCache},
-			Doc: "The kind of chunk cache. Unset: in memory, within half of " + keyMemoryBudget + ". With DiskChunkCache too chunks are kept in memory only; its size and path are then without effect."},
-		{Name: chunkKeys + "size", Type: settings.TypeBytes, Min: "-1",
-			Doc: "Most bytes of decoded chunks in memory; never more than half of " + keyMemoryBudget + ", which is also what -1 means and what holds when it is unset. 0 keeps a chunk only while an open stream stands in it and 2 seconds longer, since a broker reads a chunk with several streams; then nothing is loaded ahead."},
+			Doc: "The kind of chunk cache. Unset, or MemoryChunkCache: decoded chunks in memory, within half of " + keyMemoryBudget + ". DiskChunkCache: chunks as they are stored in a directory as well, which survives restarts; in memory as if unset."},
+		{Name: keyDiskSize, Type: settings.TypeBytes, Min: "-1",
+			Doc: "With DiskChunkCache, where it is required: most bytes that the cache's files take; -1: no limit, 0: no files. Otherwise most bytes of decoded chunks in memory; never more than half of " + keyMemoryBudget + ", which is also what -1 means and what holds when it is unset. 0 keeps a chunk only while an open stream stands in it and 2 seconds longer, since a broker reads a chunk with several streams; then nothing is loaded ahead."},
 		{Name: chunkKeys + "retention.ms", Type: settings.TypeDuration, Default: "600000", Min: "-1",
-			Doc: "How long a chunk is kept that nobody reads; -1: until its memory is needed."},
+			Doc: "How long a chunk is kept that nobody reads, in memory and on disk; -1: until its place is needed, which is what a DiskChunkCache should have."},
 		{Name: chunkKeys + "get.timeout.ms", Type: settings.TypeDuration, Default: "10000", Min: "1",
 			Doc: "How long a load may go without finishing another chunk, from the moment that it has its memory."},
 		{Name: chunkKeys + "prefetch.max.size", Type: settings.TypeBytes, Default: "0", Min: "0", Max: "2147483647",
 			Doc: "How far behind its position a new stream without an end loads chunks before they are read, whoever reads. 0: it loads what is read; more is loaded ahead only of who reads in order, as " + keyReadAhead + " says, which needs no setting."},
-		{Name: chunkKeys + "path", Type: settings.TypeFile,
-			Doc: "Directory of the DiskChunkCache; without effect, see " + chunkKeys + "class."},
+		{Name: keyDiskPath, Type: settings.TypeFile,
+			Doc: "With DiskChunkCache, where it is required: a directory that is there, of a local file system. The cache makes the directory tierkit-chunks in it and touches nothing else; one process at a time uses it, and a second one does not start."},
 		{Name: keyReadAhead, Type: settings.TypeBytes, Min: "-1",
 			Doc: "Most plain bytes that are loaded ahead of all who read in order, together. How much of it is used follows the speed of the reader and of the store. Never more than three quarters of what the chunk cache may hold, which is also what -1 means and what holds when it is unset. 0: nothing is loaded ahead."},
 		{Name: keyRequest, Type: settings.TypeBytes, Default: "32MiB", Min: "1", Max: "2147483647",

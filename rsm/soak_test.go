@@ -23,7 +23,11 @@ func TestSoak_ReadersCopiesAndDeletesInLittleMemory(t *testing.T) {
 		if seed == 3 {
 			c.Chunks.Max = AtMost(0)
 		}
-		c.MemoryBudgetBytes = MinBudgetBytes(c, newRig(t, c).Store()) + int64(seed)*(100<<10)
+		if seed%2 == 1 {
+			c = withDisk(c, t.TempDir())
+			c.Disk.MaxBytes = 200 << 10
+		}
+		c.MemoryBudgetBytes = MinBudgetBytes(c, newRig(t, Config{}).Store()) + int64(seed)*(100<<10)
 		r := newRig(t, c)
 		type seg struct {
 			md   remotelog.SegmentMetadata

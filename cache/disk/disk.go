@@ -48,18 +48,18 @@ type Cache struct {
 	mu       sync.Mutex
 	index    index
 	scanning bool
-	forgot   []func(Key) bool // DeleteFunc while scanning: what was not seen yet matches too
-	gone     map[Key]bool     // thrown away while scanning, and perhaps listed before
-	writes   map[Key]*Write   // being filled, queued, being written
-	queue    []*Write         // in order
-	writing  *Write           // taken from queue
-	flight   int64            // space of writing
-	trash    []trashed        // no longer in the index, still on disk
-	trashed  int64            // space of trash
-	memory   int64            // of writes
-	tmps     int              // files made in tmp; the goroutine's
-	pause    time.Duration    // the last one after a failed write; 0: the last write went well
-	resume   time.Time        // writing is suspended until then
+	forgot   map[Prefix]bool // of DeletePrefix while scanning: what was not seen yet goes too
+	gone     map[Key]bool    // thrown away while scanning, and perhaps listed before
+	writes   map[Key]*Write  // being filled, queued, being written
+	queue    []*Write        // in order
+	writing  *Write          // taken from queue
+	flight   int64           // space of writing
+	trash    []trashed       // no longer in the index, still on disk
+	trashed  int64           // space of trash
+	memory   int64           // of writes
+	tmps     int             // files made in tmp; the goroutine's
+	pause    time.Duration   // the last one after a failed write; 0: the last write went well
+	resume   time.Time       // writing is suspended until then
 	closed   bool
 	stats    Stats
 }
@@ -105,7 +105,7 @@ func open(o Options, f files) (*Cache, error) {
 	if o.MaxEntries == 0 {
 		o.MaxEntries = 1_000_000
 	}
-	c := &Cache{opts: o, files: f, log: o.Logger, wake: make(chan struct{}, 1), writes: map[Key]*Write{}, scanning: true, gone: map[Key]bool{}}
+	c := &Cache{opts: o, files: f, log: o.Logger, wake: make(chan struct{}, 1), writes: map[Key]*Write{}, scanning: true, gone: map[Key]bool{}, forgot: map[Prefix]bool{}}
 	var err error
 	if c.root, err = filepath.Abs(filepath.Join(o.Dir, DirName)); err != nil {
 		return nil, err
@@ -146,30 +146,49 @@ func (c *Cache) Stats() Stats {
 // space is what the files of the cache take. Called with mu held.
 func (c *Cache) space() int64 { return c.index.bytes() + c.flight + c.trashed }
 
-// Delete drops the entry of key.
-func (c *Cache) Delete(key Key) { c.DeleteFunc(func(k Key) bool { return k == key }) }
-
-// DeleteFunc drops every entry whose key match says yes to, those not yet written as well. match must be quick: it is called under
-// locks. The files are removed a little later.
-func (c *Cache) DeleteFunc(match func(Key) bool) {
+// Delete drops the entry of key, also if it is not yet written. Its file is removed a little later.
+func (c *Cache) Delete(key Key) {
 	c.mu.Lock()
-	for key, n := range c.index.nodes {
-		if match(key) {
-			c.stats.Deleted++
-			c.throwAway(n)
+	c.drop(key)
+	c.mu.Unlock()
+	c.poke()
+}
+
+// DeletePrefix does as Delete for all keys that begin so. It costs next to nothing if there is none.
+func (c *Cache) DeletePrefix(p Prefix) {
+	c.mu.Lock()
+	if c.index.prefixes[p] > 0 {
+		for key := range c.index.nodes {
+			if key.Prefix() == p {
+				c.drop(key)
+			}
 		}
 	}
-	for key, w := range c.writes {
-		if match(key) {
-			w.stale = true
-			delete(c.writes, key)
+	for key := range c.writes {
+		if key.Prefix() == p {
+			c.drop(key)
 		}
 	}
 	if c.scanning {
-		c.forgot = append(c.forgot, match)
+		c.forgot[p] = true
 	}
 	c.mu.Unlock()
 	c.poke()
+}
+
+// drop is Delete, called with mu held.
+func (c *Cache) drop(key Key) {
+	if n := c.index.nodes[key]; n != nil {
+		c.stats.Deleted++
+		c.throwAway(n)
+	}
+	if w := c.writes[key]; w != nil {
+		w.stale = true
+		delete(c.writes, key)
+	}
+	if c.scanning {
+		c.gone[key] = true
+	}
 }
 
 // throwAway takes an entry out of the index and leaves its file to be removed. Called with mu held.

@@ -337,7 +337,7 @@ func TestOpen_ForeignFilesAreLeftAlone(t *testing.T) {
 		}
 		r = newRig(t, Options{Dir: dir})
 		synctest.Wait()
-		r.DeleteFunc(func(Key) bool { return true })
+		r.Delete(keyOf(1))
 		synctest.Wait()
 		for _, f := range mine {
 			if b, err := os.ReadFile(f); err != nil || string(b) != "mine" {
@@ -386,6 +386,60 @@ func TestOpen_EntriesAreFoundDuringTheScan(t *testing.T) {
 		}
 		if s := r.Stats(); s.Scanning || s.Bytes != 3*blockSize || s.Damaged != 0 {
 			t.Errorf("%+v", s)
+		}
+	})
+}
+
+func TestDeletePrefix_DropsAllThatBeginSo(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		key := func(prefix, n byte) Key { return Key{0: prefix, 7: prefix, 31: n} }
+		put := func(r *rig, k Key) *Write {
+			t.Helper()
+			w := r.Begin(k, 3)
+			if _, err := w.Write([]byte("abc")); err != nil {
+				t.Fatal(err)
+			}
+			return w
+		}
+		dir := t.TempDir()
+		r := newRig(t, Options{Dir: dir})
+		for n := range byte(3) {
+			put(r, key(1, n)).Commit()
+			put(r, key(2, n)).Commit()
+		}
+		synctest.Wait()
+		filling := put(r, key(1, 9))
+		r.DeletePrefix(key(1, 0).Prefix())
+		r.DeletePrefix(key(3, 0).Prefix())
+		filling.Commit()
+		synctest.Wait()
+		there := func(r *rig) (found []string) {
+			for _, p := range []byte{1, 2} {
+				for _, n := range []byte{0, 1, 2, 9} {
+					if r.Has(key(p, n)) {
+						found = append(found, fmt.Sprint(p, n))
+					}
+				}
+			}
+			return found
+		}
+		if got := there(r); fmt.Sprint(got) != "[2 0 2 1 2 2]" || r.Stats().Deleted != 3 || len(r.index.prefixes) != 1 {
+			t.Errorf("%v is there, %+v, %d prefixes", got, r.Stats(), len(r.index.prefixes))
+		}
+		r.end(t)
+		scan := make(chan struct{})
+		r = newRig(t, Options{Dir: dir}, func(f *files) {
+			list := f.list
+			f.list = func(dir string) ([]os.DirEntry, error) { <-scan; return list(dir) }
+		})
+		r.DeletePrefix(key(2, 0).Prefix())
+		if got := there(r); got != nil {
+			t.Errorf("during the scan %v is there", got)
+		}
+		close(scan)
+		synctest.Wait()
+		if _, n := onDisk(t, dir); n != 0 || r.Stats().Deleted != 3 || len(r.index.prefixes) != 0 {
+			t.Errorf("%d files are left, %+v", n, r.Stats())
 		}
 	})
 }

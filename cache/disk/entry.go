@@ -11,6 +11,12 @@ import (
 // Key names an entry: a hash, or another 32 bytes that tell what is in it.
 type Key [32]byte
 
+// Prefix is what keys of entries begin with that can be deleted together.
+type Prefix [8]byte
+
+// Prefix returns what the key begins with.
+func (k Key) Prefix() Prefix { return Prefix(k[:]) }
+
 const (
 	magic      = "tierkit\x00"
 	version    = 1

@@ -265,7 +265,9 @@ func TestDelete_ReachesWhatIsOnItsWay(t *testing.T) {
 		r.put(2, dataOf(2, 100))
 		synctest.Wait() // it is being written
 		r.put(3, dataOf(3, 100))
-		r.DeleteFunc(func(Key) bool { return true })
+		for key := range 4 {
+			r.Delete(keyOf(key))
+		}
 		if _, err := filling.Write([]byte("12345")); err != nil {
 			t.Fatal(err)
 		}

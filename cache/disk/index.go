@@ -53,14 +53,15 @@ func (n *node) unlink() {
 
 // index knows which entries are on disk and which of them goes first.
 type index struct {
-	nodes map[Key]*node
-	once  list // used once
-	again list // used again later
-	most  int64
+	nodes    map[Key]*node
+	prefixes map[Prefix]int // how many of nodes
+	once     list           // used once
+	again    list           // used again later
+	most     int64
 }
 
 func (x *index) init(most int64) {
-	x.nodes, x.most = make(map[Key]*node), most
+	x.nodes, x.prefixes, x.most = make(map[Key]*node), make(map[Prefix]int), most
 	x.once.init()
 	x.again.init()
 }
@@ -69,14 +70,19 @@ func (x *index) bytes() int64 { return x.once.bytes + x.again.bytes }
 
 // add puts a new entry in, used now.
 func (x *index) add(n *node) {
-	x.nodes[n.key] = n
+	x.know(n)
 	x.once.pushFront(n)
 }
 
 // addOld puts an entry in that was used before all that are there.
 func (x *index) addOld(n *node) {
-	x.nodes[n.key] = n
+	x.know(n)
 	x.once.pushBack(n)
+}
+
+func (x *index) know(n *node) {
+	x.nodes[n.key] = n
+	x.prefixes[n.key.Prefix()]++
 }
 
 // use says that n is used.
@@ -97,6 +103,11 @@ func (x *index) use(n *node, now time.Time) {
 
 func (x *index) remove(n *node) {
 	delete(x.nodes, n.key)
+	if p := n.key.Prefix(); x.prefixes[p] > 1 {
+		x.prefixes[p]--
+	} else {
+		delete(x.prefixes, p)
+	}
 	n.unlink()
 }
 

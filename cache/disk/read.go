@@ -4,7 +4,6 @@ import (
 	"errors"
 	"io"
 	"os"
-	"slices"
 	"syscall"
 	"time"
 )
@@ -119,7 +118,7 @@ func (c *Cache) adopt(key Key, now time.Time) bool {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.gone[key] || slices.ContainsFunc(c.forgot, func(match func(Key) bool) bool { return match(key) }) {
+	if c.gone[key] || c.forgot[key.Prefix()] {
 		return false
 	}
 	if c.index.nodes[key] == nil && c.scanning {

@@ -89,7 +89,7 @@ func (c *Cache) scanned(all []found, now time.Time) {
 	defer c.mu.Unlock()
 	c.scanning = false
 	for _, f := range all {
-		if c.index.nodes[f.key] != nil || c.gone[f.key] {
+		if c.index.nodes[f.key] != nil {
 			continue
 		}
 		n := &node{key: f.key, length: max(0, f.size-headerSize), used: earlier(f.used, now), stamped: f.used}
@@ -98,7 +98,9 @@ func (c *Cache) scanned(all []found, now time.Time) {
 		case f.size < headerSize: // torn by a power failure
 			c.stats.Damaged++
 			c.throwAway(n)
-		case slices.ContainsFunc(c.forgot, func(match func(Key) bool) bool { return match(f.key) }):
+		case c.gone[f.key]: // counted then
+			c.throwAway(n)
+		case c.forgot[f.key.Prefix()]:
 			c.stats.Deleted++
 			c.throwAway(n)
 		}

@@ -36,7 +36,7 @@ var _ io.Writer = (*Write)(nil)
 // be written, because it is there or on its way, or because nobody may wait for it: there is no room in the queue, no memory, or the
 // disk is not to be written to at the moment.
 func (c *Cache) Begin(key Key, n int) *Write {
-	charge := membudget.Capacity(headerSize + n)
+	charge := Memory(n)
 	w := &Write{c: c, key: key, charge: charge, at: headerSize}
 	if !c.admit(w, n) {
 		return nil
@@ -366,3 +366,6 @@ func (c *Cache) dropQueue() {
 		continue
 	}
 }
+
+// Memory returns the memory that an entry of n bytes needs until it is written.
+func Memory(n int) int64 { return membudget.Capacity(headerSize + n) }
