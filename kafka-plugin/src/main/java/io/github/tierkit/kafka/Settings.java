@@ -105,7 +105,7 @@ final class Settings {
         try {
             URL url = new URL(text(URL));
             boolean http = url.getProtocol().equals("http") || url.getProtocol().equals("https");
-            if (!http || url.getHost().isEmpty() || !url.getFile().replace("/", "").isEmpty() || url.getUserInfo() != null) {
+            if (!http || url.getHost().isEmpty() || !url.getFile().replace("/", "").isEmpty() || url.getUserInfo() != null || url.getPort() > 65535) {
                 throw new MalformedURLException("not http://HOST:PORT or https://HOST:PORT");
             }
         } catch (MalformedURLException e) {

@@ -10,7 +10,7 @@ import java.util.concurrent.atomic.AtomicInteger;
 
 /** A plug-in beside a daemon that is not real, each test with its own. */
 final class Bench implements Closeable {
-    private static final AtomicInteger BROKERS = new AtomicInteger();
+    private static final AtomicInteger BROKERS = new AtomicInteger(1000);
 
     final Path dir;
     final FakeDaemon daemon = new FakeDaemon();

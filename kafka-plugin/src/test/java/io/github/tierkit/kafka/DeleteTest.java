@@ -119,13 +119,15 @@ class DeleteTest {
             assertEquals(Map.of("version", 1L, "segment", Json.object(Json.bytes(Segments.json(first.finished())))), order);
             // A topic has thousands of segments: the daemon is not asked for each.
             int asked = b.daemon.log.size();
-            for (int i = 0; i < 200; i++) {
+            long began = System.nanoTime();
+            for (int i = 0; i < 100; i++) {
                 assertNull(delete(b, new Sample(dir, 10, false), LOADER));
             }
-            assertTrue(b.daemon.log.size() <= asked + 3, "asked " + b.daemon.log.size() + " times");
+            long seconds = TimeUnit.NANOSECONDS.toSeconds(System.nanoTime() - began);
+            assertTrue(b.daemon.log.size() <= asked + 2 + seconds / 5, "asked " + b.daemon.log.size() + " times in " + seconds + " s");
             try (Stream<Path> files = Files.list(journal)) {
                 List<Path> all = files.collect(Collectors.toList());
-                assertEquals(201, all.size());
+                assertEquals(101, all.size());
                 assertTrue(all.stream().allMatch(f -> f.toString().endsWith(".json")), all::toString);
             }
             assertNull(delete(b, first, LOADER), "once more is the same");

@@ -88,6 +88,11 @@ final class FakeDaemon implements Closeable {
         accept(server);
     }
 
+    /** Answers on another socket too, until the test has ended. */
+    void alsoOn(ServerSocket socket) {
+        accept(socket);
+    }
+
     String url() {
         return "http://127.0.0.1:" + port;
     }

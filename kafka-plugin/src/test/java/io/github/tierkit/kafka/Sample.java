@@ -55,6 +55,21 @@ final class Sample {
                 ByteBuffer.wrap(indexes.get(IndexType.LEADER_EPOCH)));
     }
 
+    private Sample(Sample other, Path partition) {
+        md = other.md;
+        log = other.log;
+        indexes.putAll(other.indexes);
+        LogSegmentData d = other.data;
+        data = new LogSegmentData(partition.resolve(d.logSegment().getFileName()), partition.resolve(d.offsetIndex().getFileName()),
+                partition.resolve(d.timeIndex().getFileName()), d.transactionIndex().map(f -> partition.resolve(f.getFileName())),
+                partition.resolve(d.producerSnapshotIndex().getFileName()), d.leaderEpochIndex());
+    }
+
+    /** The same with its files in another directory. */
+    Sample in(Path partition) {
+        return new Sample(this, partition);
+    }
+
     private static byte[] bytes(Random random, int size) {
         byte[] b = new byte[size];
         random.nextBytes(b);
