@@ -12,8 +12,10 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/tierkit/tierkit/backends"
+	"github.com/tierkit/tierkit/membudget"
 )
 
 func mpuCases() []Case {
@@ -49,6 +51,7 @@ type event struct {
 
 // watch notes when requests begin and end.
 type watch struct {
+	least  int64 // bytes from which on a body is that of a part
 	mu     sync.Mutex
 	events []event
 	now    atomic.Int64 // requests with a part on their way
@@ -58,7 +61,7 @@ type watch struct {
 
 func (w *watch) wrap(next http.RoundTripper) http.RoundTripper {
 	return roundTripper(func(r *http.Request) (*http.Response, error) {
-		part := r.ContentLength > 64<<10
+		part := r.ContentLength >= w.least
 		e := event{part: part, began: true, what: r.Method + " " + r.URL.RequestURI()}
 		w.note(e)
 		if part {
@@ -90,26 +93,72 @@ type roundTripper func(r *http.Request) (*http.Response, error)
 
 func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
 
+// withMemory is memory with which a driver sends as many parts at a time as it wants, out of a budget that has more; nil where it needs none.
+func withMemory(t T, c *Client, size int64) (mem *membudget.Reservation, want int64) {
+	t.Helper()
+	sizer, ok := c.Raw().(backends.PutSizer)
+	if !ok {
+		return nil, 0
+	}
+	least, want := sizer.PutMemory(size)
+	if least == 0 {
+		return nil, 0
+	}
+	budget, err := membudget.New(8*want, membudget.Needs{Copy: want, Fetch: 1})
+	if err != nil {
+		t.Fatalf("budget: %v", err)
+	}
+	if mem, err = budget.Reserve(t.Context(), membudget.Copy, want); err != nil {
+		t.Fatalf("reserve: %v", err)
+	}
+	t.Cleanup(mem.Release)
+	return mem, want
+}
+
+// within waits for done, and no longer than d.
+func within(d time.Duration, done <-chan struct{}) {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-done:
+	case <-timer.C:
+	}
+}
+
+// mpuAbortAfter: parts are on their way until a while after the source has broken.
 func mpuAbortAfter(t T, b *Bench) {
-	w := new(watch)
+	p := b.part()
+	w := &watch{least: int64(p / 2)}
+	broken, flying := make(chan struct{}), make(chan struct{})
+	var once sync.Once
+	w.hold = func(*http.Request) {
+		once.Do(func() { close(flying) })
+		within(time.Second, broken) // a driver may read on only when a part was sent
+		within(100*time.Millisecond, nil)
+	}
 	b.Inject(w.wrap)
 	c := b.Client()
-	p := b.part()
-	body := io.MultiReader(plain(b.Bytes(3*p+10)), readerFunc(func([]byte) (int, error) { return 0, errSource }))
-	if _, err := c.Put(t.Context(), "k", body, backends.PutOptions{Size: int64(4 * p)}); !errors.Is(err, errSource) {
+	size := int64(4 * p)
+	mem, _ := withMemory(t, c, size)
+	body := io.MultiReader(plain(b.Bytes(2*p+10)), readerFunc(func([]byte) (int, error) {
+		within(time.Second, flying) // a driver may gather more before it sends
+		close(broken)
+		return 0, errSource
+	}))
+	if _, err := c.Put(t.Context(), "k", body, backends.PutOptions{Size: size, Memory: mem}); !errors.Is(err, errSource) {
 		t.Errorf("put of a source that fails: %s", shown(err))
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	flying := 0
+	open := 0
 	for _, e := range w.events {
 		switch {
 		case e.part && e.began:
-			flying++
+			open++
 		case e.part:
-			flying--
-		case e.began && strings.HasPrefix(e.what, http.MethodDelete) && flying > 0:
-			t.Errorf("%s began while %d requests with parts were on their way", e.what, flying)
+			open--
+		case e.began && strings.HasPrefix(e.what, http.MethodDelete) && open > 0:
+			t.Errorf("%s began while %d requests with parts were on their way", e.what, open)
 		}
 	}
 	if len(w.events) == 0 {
@@ -118,20 +167,24 @@ func mpuAbortAfter(t T, b *Bench) {
 }
 
 func mpuConcurrent(t T, b *Bench) {
-	w := new(watch)
+	p := b.part()
+	w := &watch{least: int64(p / 2), hold: func(*http.Request) { within(50*time.Millisecond, nil) }}
 	b.Inject(w.wrap)
 	c := b.Client()
-	p := b.part()
 	size := int64(8*p + 5)
-	least, want := int64(0), int64(0)
-	if s, ok := c.Raw().(backends.PutSizer); ok {
-		least, want = s.PutMemory(size)
-	}
-	if _, err := c.Put(t.Context(), "k", zeros(size), backends.PutOptions{Size: size}); err != nil {
-		t.Errorf("put: %v", err)
-	}
-	if most := w.most.Load(); least > 0 && most > max(1, least/int64(p)) { // without memory of the caller the driver takes its least
-		t.Errorf("%d parts of %d were on their way at a time, with memory of %d (it could use %d)", most, p, least, want)
+	mem, want := withMemory(t, c, size)
+	for _, o := range []backends.PutOptions{{Size: size}, {Size: size, Memory: mem}} {
+		w.most.Store(0)
+		if _, err := c.Put(t.Context(), "k", zeros(size), o); err != nil {
+			t.Errorf("put: %v", err)
+		}
+		room := int64(1) // without memory of the caller the driver takes its least
+		if o.Memory != nil {
+			room = want / int64(p)
+		}
+		if most := w.most.Load(); want > 0 && most > room {
+			t.Errorf("%d parts of %d bytes were on their way at a time, there is room for %d", most, p, room)
+		}
 	}
 }
 

@@ -1,5 +1,7 @@
 package mutants
 
+import "slices"
+
 // Lines of the memory driver that many mutants are about.
 const (
 	memDelete = "	d.space.remove(key)\n	return nil\n}\n\n// DeleteMany"
@@ -27,7 +29,7 @@ func in(file, id, kills, bug, old, replacement string) Mutant {
 }
 
 func memoryMutants() []Mutant {
-	return append(append(memoryWrites(), memoryReads()...), memoryNames()...)
+	return slices.Concat(memoryWrites(), memoryReads(), memoryNames(), memoryLists(), memorySources())
 }
 
 func memoryWrites() []Mutant {
@@ -137,5 +139,3 @@ func memoryReads() []Mutant {
 		in("mem/space.go", "modtime-is-zero", "stat/modtime", "objects have no time", "ModTime: now,", "ModTime: now.Add(-1000 * time.Hour),"),
 	}
 }
-
-func memoryNames() []Mutant { return nil }

@@ -25,7 +25,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // The numbers that may only change in one direction: an edit here is seen in a review.
 const (
 	leastMutants = 60
-	mostWithout  = 4 // lines of without.txt
+	mostWithout  = 13 // lines of without.txt
 )
 
 // mutants are all of them.
@@ -37,12 +37,21 @@ type verdict struct {
 	err     error
 }
 
+// fullCases are those that run only at that scale.
+func fullCases() map[string]bool {
+	out := map[string]bool{}
+	for _, c := range conformance.Cases() {
+		out[c.ID] = c.Scale == conformance.Full
+	}
+	return out
+}
+
 // run runs cases on one subject. What a mutant says on standard error (a panic that nobody caught) is an error.
-func run(ctx context.Context, program, subject, cases string, prompt time.Duration) (v verdict) {
+func run(ctx context.Context, program, subject, cases string, more ...string) (v verdict) {
 	ctx, cancel := context.WithTimeout(ctx, 3*time.Minute)
 	defer cancel()
 	var errs strings.Builder
-	cmd := exec.CommandContext(ctx, program, "-subject", subject, "-run", cases, "-prompt", prompt.String())
+	cmd := exec.CommandContext(ctx, program, append([]string{"-subject", subject, "-run", cases}, more...)...)
 	cmd.Stderr = &errs
 	out, err := cmd.Output()
 	if err != nil {
@@ -76,42 +85,58 @@ func TestMutants_EachIsKilledByItsCase(t *testing.T) {
 	var mu sync.Mutex
 	verdicts := map[string]verdict{}
 	var g errgroup.Group
-	g.SetLimit(4) // they wait more than they work
-	start := func(subject, cases string, prompt time.Duration) {
+	g.SetLimit(6) // they wait more than they work
+	start := func(name, subject, cases string, more ...string) {
 		g.Go(func() error {
-			v := run(t.Context(), program, subject, cases, prompt)
+			v := run(t.Context(), program, subject, cases, more...)
 			mu.Lock()
 			defer mu.Unlock()
-			verdicts[subject] = v
+			verdicts[name] = v
 			return nil
 		})
 	}
+	full := fullCases()
+	cleans := map[string][]string{}
 	for _, clean := range []string{cleanMemory, cleanHTTP} {
-		start(clean, strings.Join(casesOf(all, clean), "|"), 0)
+		quick, slow := casesOf(all, clean, full)
+		cleans[clean], cleans[clean+" full"] = quick, slow
+		start(clean, clean, strings.Join(quick, "|"))
+		if len(slow) > 0 {
+			start(clean+" full", clean, strings.Join(slow, "|"), "-full")
+		}
 	}
 	for _, m := range all {
-		start(m.ID, exactly(m.Case), 3*time.Second)
+		more := []string{"-prompt", "3s"}
+		if full[m.Case] {
+			more = append(more, "-full")
+		}
+		start(m.ID, m.ID, exactly(m.Case), more...)
 	}
 	if err := g.Wait(); err != nil {
 		t.Fatal(err)
 	}
-	for _, clean := range []string{cleanMemory, cleanHTTP} {
-		checkClean(t, clean, verdicts[clean], casesOf(all, clean))
+	for clean, cases := range cleans {
+		checkClean(t, clean, verdicts[clean], cases)
 	}
 	for _, m := range all {
 		t.Run(m.ID, func(t *testing.T) { checkKilled(t, m, verdicts[m.ID]) })
 	}
 }
 
-// casesOf are the cases of the mutants of one clean driver.
-func casesOf(all []Mutant, clean string) (cases []string) {
+// casesOf are the cases of the mutants of one clean driver, by scale.
+func casesOf(all []Mutant, clean string, full map[string]bool) (quick, slow []string) {
 	for _, m := range all {
-		if strings.HasPrefix(m.Edits[0].File, "mem/") == (clean == cleanMemory) {
-			cases = append(cases, exactly(m.Case))
+		switch {
+		case strings.HasPrefix(m.Edits[0].File, "mem/") != (clean == cleanMemory):
+		case full[m.Case]:
+			slow = append(slow, exactly(m.Case))
+		default:
+			quick = append(quick, exactly(m.Case))
 		}
 	}
-	slices.Sort(cases)
-	return slices.Compact(cases)
+	slices.Sort(quick)
+	slices.Sort(slow)
+	return slices.Compact(quick), slices.Compact(slow)
 }
 
 func checkClean(t *testing.T, clean string, v verdict, cases []string) {

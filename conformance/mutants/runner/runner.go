@@ -76,18 +76,23 @@ func Main(subjects map[string]Subject, args []string) int {
 	flags := flag.NewFlagSet("mutants", flag.ContinueOnError)
 	name := flags.String("subject", "", "which driver")
 	run := flags.String("run", "", "which cases, a regular expression of their names")
+	full := flags.Bool("full", false, "at the scale full")
 	prompt := flags.Duration("prompt", 0, "how late something that happens at once may come; 0 for the suite's default")
 	if err := flags.Parse(args); err != nil {
 		return 2
 	}
-	if err := report(subjects, *name, *run, *prompt, os.Stdout); err != nil {
+	scale := conformance.Quick
+	if *full {
+		scale = conformance.Full
+	}
+	if err := report(subjects, *name, *run, scale, *prompt, os.Stdout); err != nil {
 		_, _ = fmt.Fprintln(os.Stderr, err) // there is nobody else to tell
 		return 1
 	}
 	return 0
 }
 
-func report(subjects map[string]Subject, name, run string, prompt time.Duration, out io.Writer) error {
+func report(subjects map[string]Subject, name, run string, scale conformance.Scale, prompt time.Duration, out io.Writer) error {
 	subject, ok := subjects[name]
 	if !ok {
 		return fmt.Errorf("no subject %q; there are: %v", name, maps.Keys(subjects))
@@ -98,7 +103,7 @@ func report(subjects map[string]Subject, name, run string, prompt time.Duration,
 	}
 	h, done := subject()
 	defer done()
-	h.Only, h.Seed = only, 1
+	h.Only, h.Seed, h.Scale = only, 1, scale
 	h.Limits.OpTimeout, h.Limits.CaseTimeout = prompt, time.Minute
 	enc := json.NewEncoder(out)
 	var failed error

@@ -152,6 +152,9 @@ func (d *Driver) attempt(ctx context.Context, r request, token string) (*http.Re
 		return resp, nil
 	}
 	defer resp.Body.Close()
+	if r.decode == nil && r.step != stepStat && resp.StatusCode != http.StatusNoContent {
+		return nil, strange(resp) // the page of a proxy, say: the store has nothing to say here
+	}
 	return resp, decode(resp, r.decode)
 }
 
@@ -165,9 +168,16 @@ func decode(resp *http.Response, into any) error {
 		return nil
 	}
 	if err := json.NewDecoder(bytes.NewReader(text)).Decode(into); err != nil {
-		return &backends.Error{Code: backends.Corrupt, Status: resp.StatusCode, RequestID: resp.Header.Get("Acme-Request-Id"), Err: errors.New("the answer is not what the store promises")}
+		return strange(resp)
 	}
 	return nil
+}
+
+// strange is an answer under a status of success that is none of the store's.
+func strange(resp *http.Response) error {
+	return &backends.Error{
+		Code: backends.Corrupt, Status: resp.StatusCode, RequestID: resp.Header.Get("Acme-Request-Id"), Err: errors.New("the answer is not what the store promises"),
+	}
 }
 
 func retryAfter(h http.Header) time.Duration {
