@@ -105,6 +105,87 @@ func TestDoubt_LaterWriteProvesThatItNeverLanded(t *testing.T) {
 	})
 }
 
+// On a partition that nobody else writes to, only the repetition itself can find out.
+func TestDoubt_RepetitionOnAQuietLog(t *testing.T) {
+	for name, landed := range map[string]bool{"never landed": false, "landed late": true} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				d := newDoubtful(t)
+				hold, land := memlogtest.UnknownUntil()
+				d.log.OnAppend(hold)
+				wantErr(t, "Update", d.finish(t), remotelog.ErrOutcomeUnknown)
+				before := bounds(t, d.log, 0).Next
+				d.log.OnAppend(func(_ context.Context, _ int32, _ []byte, append func() (rlmm.Position, error)) (rlmm.Position, error) {
+					if landed {
+						land()
+					}
+					return append()
+				})
+				if err := d.finish(t); err != nil {
+					t.Errorf("the same again: %v, want nil", err)
+				}
+				settle()
+				want := before + 1
+				if landed {
+					want++ // twice, which is as good as once
+				}
+				if got := bounds(t, d.log, 0).Next; got != want {
+					t.Errorf("the log ends at %d, want %d", got, want)
+				}
+				if st := d.m.Status().Partitions[0]; st.InDoubt != 0 {
+					t.Errorf("status %+v, want nothing in doubt", st)
+				}
+				wantAt(t, d.m, d.tp, 0, 5, &d.md)
+				mustUpdate(t, d.m, d.md, delStarted)
+			})
+		})
+	}
+}
+
+// The event was sent once more, and that is in doubt, too: what began before the second doubt proves nothing.
+func TestDoubt_RepetitionInDoubt(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		d := newDoubtful(t)
+		d.log.OnAppend(memlogtest.UnknownNever)
+		wantErr(t, "Update", d.finish(t), remotelog.ErrOutcomeUnknown)
+		second, land := memlogtest.UnknownUntil()
+		waitAdd, landAdd := hold()
+		slow := seg(d.tp, 3, 20, 29, 0, 20)
+		sent, added := 0, make(chan error, 1)
+		d.log.OnAppend(func(ctx context.Context, p int32, ev []byte, append func() (rlmm.Position, error)) (rlmm.Position, error) {
+			r, err := rlmm.Decode(ev)
+			switch {
+			case err == nil && isUpdate(r):
+				sent++
+				go func() { added <- d.m.Add(context.Background(), slow) }()
+				settle()
+				mustAdd(t, d.m, seg(d.tp, 2, 10, 19, 0, 10)) // is in the log and read while the second is on its way
+				return second(ctx, p, ev, append)
+			case err == nil && r.(*rlmm.SegmentRecord).Metadata.SegmentID == slow.SegmentID:
+				if err := waitAdd(ctx); err != nil {
+					return rlmm.Position{}, err
+				}
+			}
+			return append()
+		})
+		wantErr(t, "the same again", d.finish(t), remotelog.ErrOutcomeUnknown)
+		if sent != 1 {
+			t.Fatalf("sent %d times, want once", sent)
+		}
+		d.log.OnAppend(nil)
+		landAdd() // is in the log and read afterwards
+		if err := <-added; err != nil {
+			t.Fatal(err)
+		}
+		settle()
+		wantErr(t, "another write", d.m.Update(t.Context(), upd(d.md, delStarted)), remotelog.ErrOutcomeUnknown)
+		land()
+		settle()
+		wantAt(t, d.m, d.tp, 0, 5, &d.md)
+		mustUpdate(t, d.m, d.md, delStarted)
+	})
+}
+
 // Only a write that began when the outcome of the other was already unknown says something about it.
 func TestDoubt_WriteOnItsWayAtTheSameTimeProvesNothing(t *testing.T) {
 	for name, addFirst := range map[string]bool{"began before": true, "began after": false} {

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/tierkit/tierkit/remotelog"
 )
@@ -23,6 +24,7 @@ type write struct {
 	doubt  bool   // the call has left without knowing the outcome
 	upTo   uint64 // with doubt: the last write that began before
 	passed int64  // if not 0: once read to here without the event, it is not and will never be part of the log
+	resent bool   // with doubt: the event is being appended once more, until when nothing proves that it is not in the log
 	seen   []cameBack
 
 	result error
@@ -116,12 +118,7 @@ func (mp *metaPartition) appended(w *write, end int64, err error) {
 			}
 		}
 		mp.settleWrites()
-		// A write that was in doubt already when this one began is in the log before it, or never: see Log.Append.
-		for _, other := range mp.writes {
-			if other.doubt && other.passed == 0 && w.n > other.upTo {
-				other.passed = end
-			}
-		}
+		mp.proves(w.n, end)
 	case errors.Is(err, remotelog.ErrOutcomeUnknown):
 		if n := len(w.seen); n > 0 {
 			mp.resolve(w, w.seen[n-1].result)
@@ -131,6 +128,16 @@ func (mp *metaPartition) appended(w *write, end int64, err error) {
 	default:
 		w.never = true
 		mp.resolve(w, err)
+	}
+}
+
+// proves takes note of an event that was appended up to end: a write that was in doubt already when the n-th one began is in the log
+// before it, or never. See Log.Append.
+func (mp *metaPartition) proves(n uint64, end int64) {
+	for _, other := range mp.writes {
+		if other.doubt && !other.resent && other.passed == 0 && n > other.upTo {
+			other.passed = end
+		}
 	}
 }
 
@@ -173,7 +180,8 @@ func (m *Manager) Add(ctx context.Context, md remotelog.SegmentMetadata) error {
 // The errors of the writes: ErrInvalidArgument, ErrNotFound (the segment is unknown), ErrNotAssigned and ErrNotReady come before
 // anything is published. ErrConflict: the event is in the log, after another one that made it void; the error names the state
 // found. ErrOutcomeUnknown: the event may be or become part of the log; until that is known, every write for the segment but a
-// repetition of this one is refused with it. Note that ErrNotAssigned also matches ErrNotFound.
+// repetition of this one is refused with it. A repetition waits for the first one, and sends the event once more when it does not
+// come for a while. Note that ErrNotAssigned also matches ErrNotFound.
 func (m *Manager) Update(ctx context.Context, up remotelog.SegmentUpdate) error {
 	if !up.State.Valid() || up.State == remotelog.CopySegmentStarted {
 		return fmt.Errorf("%w: segment %v is updated to state %v; a segment enters %v by Add only", remotelog.ErrInvalidArgument,
@@ -222,7 +230,7 @@ func (m *Manager) write(ctx context.Context, id remotelog.SegmentID, build func(
 		case way == wayOwn:
 			return m.publish(ctx, mp, u, w)
 		case way == wayJoin:
-			if again, err := join(ctx, u, w); !again {
+			if again, err := m.join(ctx, mp, u, w); !again {
 				return err
 			}
 		default:
@@ -365,15 +373,58 @@ func (m *Manager) publish(ctx context.Context, mp *metaPartition, u *partition, 
 	return err
 }
 
+// joinPatience is how long a repeated write waits to see the first one before it sends the event once more.
+const joinPatience = 2 * time.Second
+
 // join waits for a write in doubt with the same event. again: it never landed, so it may be published.
-func join(ctx context.Context, u *partition, w *write) (again bool, err error) {
-	select {
-	case <-w.done:
-		return w.never, w.result
-	case <-u.life.done():
-		err = u.life.cause()
-	case <-ctx.Done():
-		err = ctx.Err()
+func (m *Manager) join(ctx context.Context, mp *metaPartition, u *partition, w *write) (again bool, err error) {
+	tick := time.NewTicker(joinPatience)
+	defer tick.Stop()
+	for err == nil {
+		select {
+		case <-w.done:
+			return w.never, w.result
+		case <-u.life.done():
+			err = u.life.cause()
+		case <-ctx.Done():
+			err = ctx.Err()
+		case <-tick.C:
+			err = m.resend(ctx, mp, u, w)
+		}
 	}
 	return false, fmt.Errorf("%w: the same write for %s was in doubt before, and still is: %w", remotelog.ErrOutcomeUnknown, w.name(), err)
+}
+
+// resend appends the event of a write in doubt once more, unless something else will tell what became of it. On a partition that
+// nobody else writes to nothing ever would. An event that is in the log twice does what it does once: the second finds the state
+// that the first has made, or is dropped, by us and by brokers.
+func (m *Manager) resend(ctx context.Context, mp *metaPartition, u *partition, w *write) error {
+	mp.mu.Lock()
+	if mp.writes[w.id] != w || !w.doubt || w.resent || w.end != 0 || w.passed != 0 {
+		mp.mu.Unlock()
+		return nil
+	}
+	w.resent = true
+	mp.writeN++
+	n := mp.writeN
+	mp.mu.Unlock()
+
+	actx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer u.life.ends(cancel)()
+	end, err := m.log.Append(actx, mp.index, w.event)
+
+	mp.mu.Lock()
+	defer mp.mu.Unlock()
+	w.resent = false
+	switch {
+	case mp.writes[w.id] != w:
+		return nil // it was read back meanwhile, and done is closed
+	case err == nil:
+		mp.proves(n, end.Offset)
+		mp.settleWrites()
+	case errors.Is(err, remotelog.ErrOutcomeUnknown):
+		w.upTo = mp.writeN
+	}
+	return err
 }
