@@ -128,6 +128,13 @@ func TestScenario58_StartAndClose(t *testing.T) {
 	}
 }
 
+// Scenario 68: without addresses Open is an error, where a broker ends.
+func TestScenario68_NoBootstrapServers(t *testing.T) {
+	if _, err := Open(t.Context(), Options{}); !errors.Is(err, remotelog.ErrInvalidArgument) {
+		t.Errorf("%v, want ErrInvalidArgument", err)
+	}
+}
+
 func TestOpen_Refusals(t *testing.T) {
 	t.Run("no topic and none to be made", func(t *testing.T) {
 		f := newFake(t)
@@ -182,11 +189,6 @@ func TestOpen_Refusals(t *testing.T) {
 		_, err := Open(t.Context(), Options{Config: c})
 		if err == nil || !strings.Contains(err.Error(), f.addrs[0]) {
 			t.Errorf("%v, want the address", err)
-		}
-	})
-	t.Run("no addresses", func(t *testing.T) {
-		if _, err := Open(t.Context(), Options{}); !errors.Is(err, remotelog.ErrInvalidArgument) {
-			t.Errorf("%v, want ErrInvalidArgument", err)
 		}
 	})
 }
