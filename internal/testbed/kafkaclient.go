@@ -48,7 +48,7 @@ func (c *KafkaCluster) Client() *kgo.Client {
 }
 
 // TieredTopic makes a topic with tiered storage whose segments are the smallest that Produce fills with two records, on all brokers.
-// Further settings may be given. It returns the topic's id.
+// Further settings may be given; one that is "" is left to the broker. It returns the topic's id.
 func (c *KafkaCluster) TieredTopic(ctx context.Context, name string, partitions int, settings map[string]string) ([16]byte, error) {
 	segment := "segment.bytes" // from 4.1 on at least 1 MiB; the internal one is for tests
 	if !strings.HasPrefix(c.Version, "3.") && !strings.HasPrefix(c.Version, "4.0.") {
@@ -59,6 +59,7 @@ func (c *KafkaCluster) TieredTopic(ctx context.Context, name string, partitions 
 		"file.delete.delay.ms": "500",
 	}
 	maps.Copy(all, settings)
+	maps.DeleteFunc(all, func(_, value string) bool { return value == "" })
 	t := kmsg.NewCreateTopicsRequestTopic()
 	t.Topic, t.NumPartitions, t.ReplicationFactor = name, int32(partitions), int16(len(c.Brokers))
 	for _, key := range slices.Sorted(maps.Keys(all)) {
