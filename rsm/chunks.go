@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/tierkit/tierkit/cache"
+	"github.com/tierkit/tierkit/membudget"
 )
 
 // chunkKey names a chunk of one stored form of a segment.
@@ -63,7 +64,7 @@ func newChunkLoads(m *Manager, now func() time.Time) *chunkLoads {
 		m: m, timeout: c.Timeout, now: now, off: c.Max == AtMost(0), unread: make(map[chunkKey]*scan), sweepAt: 2 * maxAheadChunks,
 		pending: make(map[chunkKey]*pending), loads: make(map[*load]struct{}), standing: make(map[chunkKey]int),
 	}
-	if least := int64(m.config.ChunkBytes); l.off {
+	if least := membudget.Capacity(m.config.ChunkBytes); l.off {
 		most = half
 	} else if most < least {
 		most = min(least, half)

@@ -66,8 +66,8 @@ func (m *Manager) FetchIndex(ctx context.Context, md remotelog.SegmentMetadata, 
 		r.release()
 		return emptyIndex{}, nil
 	}
-	s := &indexStream{r: r, t: t, caller: ctx, size: int64(len(h.Value()))}
-	h.Release()
+	s := &indexStream{r: r, t: t, caller: ctx, h: h, id: r.id, size: int64(len(h.Value()))}
+	h.Keep()
 	s.ctx, s.cancel = context.WithCancel(ctx)
 	return s, nil
 }
@@ -140,7 +140,8 @@ func (c *indexCache) load(ctx context.Context, seg *segment, at []stem, t remote
 	return cache.Entry[[]byte]{Value: plain, Buffer: buf, Memory: res}, nil
 }
 
-// indexStream reads an index out of the cache, pinned for one Read at a time. Should it have left the cache, it is loaded again.
+// indexStream reads an index out of the cache, pinned for one Read at a time. Should it have left the cache, it is loaded again. It stays with the
+// copy of the segment that it began with: its size may have been told to somebody.
 type indexStream struct {
 	gate
 	r      *reader
@@ -148,6 +149,8 @@ type indexStream struct {
 	caller context.Context //nolint:containedctx // an io.Reader has no other way to get it
 	ctx    context.Context //nolint:containedctx // the same, ended by Close
 	cancel context.CancelFunc
+	h      *indexHandle // kept between Reads: it is not loaded again but for who waits for memory
+	id     identity     // of the segment that size belongs to
 	pos    int
 	size   int64
 }
@@ -164,29 +167,45 @@ func (s *indexStream) Read(p []byte) (int, error) {
 	if len(p) == 0 {
 		return 0, nil
 	}
-	before := s.r.id
-	h, err := s.r.m.indexes.get(s.ctx, s.r, s.t)
-	switch {
-	case err != nil:
+	if int64(s.pos) == s.size {
+		return 0, io.EOF
+	}
+	if err := s.pin(); err != nil {
 		return 0, s.failed(s.r.m.ended(s.caller, err))
-	case s.pos > 0 && s.r.id != before, h == nil:
+	}
+	defer s.h.Keep()
+	n := copy(p, s.h.Value()[s.pos:])
+	s.pos += n
+	return n, nil
+}
+
+// pin pins the index, and loads it again if its memory was taken meanwhile.
+func (s *indexStream) pin() error {
+	if s.h.Pin() {
+		return nil
+	}
+	h, err := s.r.m.indexes.get(s.ctx, s.r, s.t)
+	if err != nil {
+		return err
+	}
+	if h == nil || s.r.id != s.id {
 		if h != nil {
 			h.Release()
 		}
-		return 0, s.failed(fmt.Errorf("%s index of segment %s was replaced while it was read; fetch it again", s.t, s.r.md.SegmentID))
+		return fmt.Errorf("%s index of segment %s was replaced while it was read; fetch it again", s.t, s.r.md.SegmentID)
 	}
-	defer h.Release()
-	n := copy(p, h.Value()[s.pos:])
-	if s.pos += n; n == 0 {
-		return 0, io.EOF
-	}
-	return n, nil
+	s.h.Release()
+	s.h = h
+	return nil
 }
 
 // Close implements io.Closer. It is idempotent and may come while a Read waits.
 func (s *indexStream) Close() error {
 	s.cancel()
-	s.shut(s.r.release)
+	s.shut(func() {
+		s.h.Release()
+		s.r.release()
+	})
 	return nil
 }
 
