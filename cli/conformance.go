@@ -133,7 +133,7 @@ func (a *app) listCases(h conformance.Harness) error {
 }
 
 // target completes a harness with the store that the configuration names.
-func (a *app) target(h *conformance.Harness) error {
+func (a *app) target(ctx context.Context, h *conformance.Harness) error {
 	if a.config == "" {
 		return usagef("--config FILE is required: a broker's server.properties, or the storage.* settings of the store to check")
 	}
@@ -146,7 +146,7 @@ func (a *app) target(h *conformance.Harness) error {
 	if err := errors.Join(err, perr); err != nil {
 		return asUsage(fmt.Errorf("%s: %w", a.config, err))
 	}
-	for _, n := range append(file.Notices, choice.Notices...) {
+	for _, n := range file.Notices {
 		a.notice(n)
 	}
 	h.Factory, h.Prefix = &choice.Factory, file.RSM["key.prefix"]
@@ -155,7 +155,19 @@ func (a *app) target(h *conformance.Harness) error {
 	}
 	h.Knobs = conformance.KnobsOf(choice.Factory)
 	h.Dialect = dialectOf(choice)
-	return nil
+	return a.reachable(ctx, choice)
+}
+
+// reachable finds out before the first case what would fail all of them: wrong credentials, a bucket that is not there.
+func (a *app) reachable(ctx context.Context, c *backends.Choice) error {
+	s, err := c.Open(ctx, backends.Options{Env: backends.Env{Log: a.log, Now: a.Now}})
+	if err == nil {
+		err = errors.Join(s.Probe(ctx), s.Close())
+	}
+	if errors.Is(err, backends.InvalidArgument) {
+		return asUsage(err)
+	}
+	return err
 }
 
 // resolved are the settings of one driver, with the secrets that the environment holds: the suite opens drivers without it.
@@ -193,7 +205,7 @@ func dialectOf(c *backends.Choice) conformance.Dialect {
 
 // conformance runs the suite.
 func (a *app) conformance(ctx context.Context, h conformance.Harness, f *conformanceFlags) error {
-	if err := a.target(&h); err != nil {
+	if err := a.target(ctx, &h); err != nil {
 		return err
 	}
 	file, err := openReport(f.report)
@@ -222,8 +234,6 @@ func (a *app) conformance(ctx context.Context, h conformance.Harness, f *conform
 		return err
 	}
 	switch {
-	case err != nil && len(r.Results) == 0 && errors.Is(err, backends.InvalidArgument):
-		return asUsage(err)
 	case err != nil:
 		return err
 	case r.Summary.Failed > 0:

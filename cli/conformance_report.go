@@ -158,7 +158,11 @@ func (r *caseResultJSON) markdown(b *bytes.Buffer, config string) {
 		if q.Error != "" {
 			answer = "no answer: " + q.Error
 		}
-		lines = append(lines, fmt.Sprintf("%8.3f  %-6s %s  [%s]  sent %d -> %s", q.AtSeconds, q.Method, q.URL, q.Step, q.Sent, answer))
+		step := ""
+		if q.Step != "" {
+			step = "[" + q.Step + "]  "
+		}
+		lines = append(lines, fmt.Sprintf("%8.3f  %-6s %s  %ssent %d -> %s", q.AtSeconds, q.Method, q.URL, step, q.Sent, answer))
 	}
 	b.WriteString(block(lines) + "\n")
 }

@@ -22,6 +22,14 @@ type liar struct {
 	backends.Driver
 	closesBody bool
 	put        func(key string)
+	down       error
+}
+
+func (l *liar) List(ctx context.Context, o backends.ListOptions) (backends.Page, error) {
+	if l.down != nil {
+		return backends.Page{}, l.down
+	}
+	return l.Driver.List(ctx, o)
 }
 
 func (l *liar) Put(ctx context.Context, key string, body io.Reader, o backends.PutOptions) (backends.Info, error) {
@@ -168,6 +176,19 @@ func TestConformance_Interrupted(t *testing.T) {
 	}
 	if text, err := os.ReadFile(report); err != nil || !strings.Contains(string(text), "was not checked to the end") {
 		t.Errorf("the report does not tell of it: %v\n%s", err, text)
+	}
+}
+
+// A store that cannot be used at all is one error, not hundreds of failed cases.
+func TestConformance_OfNoStore(t *testing.T) {
+	for down, want := range map[error]int{
+		backends.Errorf(backends.Unauthenticated, "who are you?"):       cli.ExitFailed,
+		backends.Errorf(backends.InvalidArgument, "there is no bucket"): cli.ExitUsage,
+	} {
+		r := runWith(t.Context(), vendor(t, new(mem.Space), liar{down: down}), "conformance", "--config", liarFile(t))
+		if r.code != want || r.out != "" || !strings.Contains(r.err, " probe: ") {
+			t.Errorf("%v: exit code %d, want %d: %s%s", down, r.code, want, r.out, r.err)
+		}
 	}
 }
 

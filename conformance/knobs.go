@@ -11,7 +11,7 @@ import (
 )
 
 // KnobsOf finds the Knobs of a driver in its table of settings, by the ends of names that all drivers of this module have: .endpoint.url or .url,
-// .part.size, .block.size or .chunk.size (whose least value counts), .connect.timeout, .response.timeout and .stall.timeout, .max.connections,
+// .part.size, .block.size or .chunk.size (whose least value counts, or 64 KiB), .connect.timeout, .response.timeout and .stall.timeout, .max.connections,
 // .max.attempts, .max.retry.delay, .ca.file, .bucket, .bucket.name or .container.name. What credentials look like cannot be found out like this.
 func KnobsOf(f backends.Factory) Knobs {
 	var k Knobs
@@ -54,6 +54,9 @@ func KnobsOf(f backends.Factory) Knobs {
 	return k
 }
 
+// leastPart is the smallest part that is chosen: with smaller ones a body of some size would be thousands of requests.
+const leastPart = 64 << 10
+
 // smallest is the override with which parts are as small as they can be.
 func smallest(f backends.Factory, s *backends.Setting) (override map[string]string, n int64) {
 	if s == nil || s.Type != backends.TypeBytes || s.Min == "" {
@@ -65,5 +68,8 @@ func smallest(f backends.Factory, s *backends.Setting) (override map[string]stri
 	if err != nil {
 		panic("conformance: the smallest value of " + f.Name + "'s " + s.Name + ": " + err.Error()) // Register has checked the table
 	}
-	return override, values.Bytes(s.Name)
+	if n = values.Bytes(s.Name); n >= leastPart {
+		return override, n
+	}
+	return map[string]string{s.Name: strconv.Itoa(leastPart)}, leastPart
 }

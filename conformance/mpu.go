@@ -269,7 +269,7 @@ func mpuResend(t T, b *Bench) {
 	resent := 0
 	b.Inject(func(next http.RoundTripper) http.RoundTripper {
 		return roundTripper(func(r *http.Request) (*http.Response, error) {
-			if r.ContentLength < 64<<10 {
+			if r.ContentLength < int64(b.part()/2) {
 				return next.RoundTrip(r)
 			}
 			data, err := io.ReadAll(r.Body)

@@ -13,7 +13,6 @@ import (
 	"net/http/httptest"
 	"os"
 	"regexp"
-	"strconv"
 	"sync"
 	"time"
 
@@ -49,8 +48,6 @@ func HTTP(f backends.Factory, server func() http.Handler, d conformance.Dialect)
 	return func() (conformance.Harness, func()) {
 		srv := httptest.NewServer(server())
 		knobs := conformance.KnobsOf(f)
-		const part = 64 << 10
-		knobs.SmallParts, knobs.PartBytes = map[string]string{"storage.acme.part.size": strconv.Itoa(part)}, part
 		knobs.WrongCredentials = map[string]string{"storage.acme.secret": "another"}
 		return conformance.Harness{
 			Factory: &f, Dialect: d, Knobs: knobs,

@@ -3,7 +3,6 @@ package acme_test
 import (
 	"context"
 	"net/http/httptest"
-	"strconv"
 	"testing"
 
 	"example.com/acme/driver-acme/acme"
@@ -11,8 +10,6 @@ import (
 
 	"github.com/tierkit/tierkit/conformance"
 )
-
-const partBytes = 64 << 10
 
 // settings are those of a driver for a server on this machine.
 func settings(url string) map[string]string {
@@ -35,7 +32,6 @@ func TestConformance(t *testing.T) {
 	store, url := serve(t)
 	factory := acme.Factory()
 	knobs := conformance.KnobsOf(factory) // by the names of the settings
-	knobs.SmallParts, knobs.PartBytes = set("storage.acme.part.size", strconv.Itoa(partBytes)), partBytes
 	knobs.WrongCredentials = set("storage.acme.secret", "another")
 	conformance.Run(t, conformance.Harness{
 		Factory: &factory, Settings: settings(url), Knobs: knobs, Dialect: dialect{}, Raw: raw{store},
