@@ -116,7 +116,7 @@ func (a *app) root() *cobra.Command {
 	root.PersistentFlags().BoolVar(&a.json, "json", false, "print one JSON object per line")
 	for _, c := range []*cobra.Command{
 		a.demoCmd(), a.copyCmd(), a.lsCmd(), a.fetchCmd(), a.indexCmd(), a.readCmd(), a.deleteCmd(), a.inspectCmd(), a.metadataCmd(),
-		a.serveCmd(), a.conformanceCmd(), a.configCmd(),
+		a.serveCmd(), a.doctorCmd(), a.conformanceCmd(), a.configCmd(),
 	} {
 		root.AddCommand(c)
 	}

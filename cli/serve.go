@@ -75,9 +75,9 @@ func (a *app) newDaemon(how serve.Start) *daemon {
 	return d
 }
 
-// fromFile reads the configuration of a daemon that an operator started. The error names every mistake.
+// fromFile reads the configuration of a daemon that an operator started. The error joins every mistake.
 func (d *daemon) fromFile(listen string) error {
-	file, err := d.app.loadConfig()
+	file, err := props.Load(d.app.config)
 	if file == nil {
 		return err
 	}
@@ -97,22 +97,18 @@ func (d *daemon) fromFile(listen string) error {
 	if n := file.CustomMetadataMax(); n > 0 {
 		d.custom = n
 	}
-	if err := errors.Join(errs...); err != nil {
-		return asUsage(fmt.Errorf("%s: %w", d.app.config, err))
-	}
 	for _, n := range file.Notices {
 		d.log.Warn("configuration", "notice", n)
 	}
-	return nil
+	return errors.Join(errs...)
 }
 
-// loadConfig reads the file that --config names.
-func (a *app) loadConfig() (*props.File, error) {
+// needConfig refuses a command line without --config.
+func (a *app) needConfig() error {
 	if a.config == "" {
-		return nil, usagef("--config FILE is required: a broker's server.properties, or two lines (storage.backend=fs and storage.root=DIR)")
+		return usagef("--config FILE is required: a broker's server.properties, or two lines (storage.backend=fs and storage.root=DIR)")
 	}
-	file, err := props.Load(a.config)
-	return file, asUsage(err)
+	return nil
 }
 
 // settings reads the settings of the daemon, the engine and the store.
@@ -138,9 +134,12 @@ func (d *daemon) settings(given map[string]string) error {
 
 // serve is tierkit serve as an operator starts it.
 func (a *app) serve(ctx context.Context, listen string) (err error) {
+	if err := a.needConfig(); err != nil {
+		return err
+	}
 	d := a.newDaemon(serve.Standalone)
 	if err := d.fromFile(listen); err != nil {
-		return err
+		return asUsage(fmt.Errorf("%s: %w", a.config, err))
 	}
 	token, err := serve.ReadToken(d.config.TokenFile)
 	if err != nil {

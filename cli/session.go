@@ -44,9 +44,12 @@ type session struct {
 
 // configure reads the configuration and reports every mistake in it at once. Nothing is opened.
 func (a *app) configure() (*session, error) {
-	file, err := a.loadConfig()
-	if file == nil {
+	if err := a.needConfig(); err != nil {
 		return nil, err
+	}
+	file, err := props.Load(a.config)
+	if file == nil {
+		return nil, asUsage(err)
 	}
 	s := &session{app: a, file: file}
 	var merr, serr error

@@ -16,6 +16,7 @@ import (
 	"sync"
 	"syscall"
 	"testing"
+	"time"
 
 	"go.uber.org/goleak"
 
@@ -30,8 +31,7 @@ const token = "0123456789abcdef-a-token"
 
 func TestMain(m *testing.M) {
 	if dir := os.Getenv(childEnv); dir != "" {
-		child(dir)
-		return
+		os.Exit(child(dir))
 	}
 	goleak.VerifyTestMain(m)
 }
@@ -272,3 +272,13 @@ func keys(t testing.TB, space *mem.Space) []string {
 	}
 	return out
 }
+
+// fixedNow is a clock that stands.
+func fixedNow() time.Time { return time.Unix(1_760_000_000, 0) }
+
+// discard is an answer that nobody reads.
+type discard struct{}
+
+func (discard) Header() http.Header         { return http.Header{} }
+func (discard) Write(p []byte) (int, error) { return len(p), nil }
+func (discard) WriteHeader(int)             {}

@@ -49,6 +49,8 @@ type Options struct {
 	Logger  *slog.Logger     // nil: nothing is logged
 	Hooks   Hooks            // nil ones are left out
 	Now     func() time.Time // nil: time.Now
+
+	orphanGrace time.Duration // of a test; 0: orphanGrace
 }
 
 // Hooks tell what happened. They are called off locks, from several goroutines at once, and must not block.
@@ -114,6 +116,9 @@ func Open(ctx context.Context, o Options) (*Server, error) {
 	if o.MaxCustomBytes <= 0 {
 		o.MaxCustomBytes = DefaultMaxCustomBytes
 	}
+	if o.orphanGrace == 0 {
+		o.orphanGrace = orphanGrace
+	}
 	st, err := openState(ctx, o.StateDir, o.BrokerID, o.Logger)
 	if err != nil {
 		return nil, err
@@ -126,7 +131,7 @@ func Open(ctx context.Context, o Options) (*Server, error) {
 	s.failures = newFailures(o.Now, &s.counts)
 	s.orders = newJournal(&journal{dir: st.deletes, what: "delete", work: s.remove, log: s.log, now: s.now})
 	s.orphans = newJournal(&journal{
-		dir: st.copies, what: "clean up after an interrupted copy of", grace: orphanGrace, work: s.segments.CleanUp, log: s.log, now: s.now,
+		dir: st.copies, what: "clean up after an interrupted copy of", grace: o.orphanGrace, work: s.segments.CleanUp, log: s.log, now: s.now,
 	})
 	s.running.Go(func() { s.orders.run(s.ctx) })
 	s.running.Go(func() { s.orphans.run(s.ctx) })
@@ -205,10 +210,13 @@ func (s *Server) checkCustom(md *remotelog.SegmentMetadata, custom remotelog.Cus
 // DefaultMaxCustomBytes is the default of remote.log.metadata.custom.metadata.max.bytes (Kafka 3.9 to 4.4).
 const DefaultMaxCustomBytes = 128
 
+// maxTopicName is the most characters that the name of a topic has (org.apache.kafka.common.internals.Topic).
+const maxTopicName = 249
+
 // LongestTopic returns the length of the longest name of a topic whose custom metadata fit into limit, 0 for none; size is how many bytes
-// a segment of a topic needs. Kafka's names have at most 249 characters.
+// a segment of a topic needs.
 func LongestTopic(limit int, size func(topic string) (int, error)) (int, error) {
-	name := make([]byte, 249)
+	name := make([]byte, maxTopicName)
 	for i := range name {
 		name[i] = 't'
 	}

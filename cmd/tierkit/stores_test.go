@@ -16,8 +16,8 @@ import (
 	"github.com/tierkit/tierkit/internal/testbed"
 )
 
-// command runs one command line and returns its standard output, an object a line; of a failure, what it said.
-func command(t *testing.T, wantCode int, args ...string) []map[string]any {
+// registry has the built-in drivers.
+func registry(t *testing.T) *backends.Registry {
 	t.Helper()
 	reg := new(backends.Registry)
 	for _, f := range drivers() {
@@ -25,6 +25,13 @@ func command(t *testing.T, wantCode int, args ...string) []map[string]any {
 			t.Fatal(err)
 		}
 	}
+	return reg
+}
+
+// command runs one command line and returns its standard output, an object a line; of a failure, what it said.
+func command(t *testing.T, wantCode int, args ...string) []map[string]any {
+	t.Helper()
+	reg := registry(t)
 	var out, errs bytes.Buffer
 	if code := cli.Run(t.Context(), args, reg, cli.Stdio{In: strings.NewReader(""), Out: &out, Err: &errs, LookupEnv: os.LookupEnv}); code != wantCode {
 		t.Fatalf("tierkit %s: exit code %d, want %d\n%s%s", strings.Join(args, " "), code, wantCode, out.String(), errs.String())

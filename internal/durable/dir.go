@@ -10,18 +10,19 @@ import (
 // MakeDir makes dir and what is missing above it, with mode 0700, and makes the entries durable.
 func MakeDir(dir string) error {
 	err := os.Mkdir(dir, 0o700)
-	switch {
-	case err == nil:
-		return SyncDir(filepath.Dir(dir))
-	case errors.Is(err, fs.ErrExist):
+	if errors.Is(err, fs.ErrNotExist) && filepath.Dir(dir) != dir {
+		if err := MakeDir(filepath.Dir(dir)); err != nil {
+			return err
+		}
+		err = os.Mkdir(dir, 0o700) // once: in /proc the answer stays the same
+	}
+	if errors.Is(err, fs.ErrExist) {
 		return nil
-	case !errors.Is(err, fs.ErrNotExist) || filepath.Dir(dir) == dir:
+	}
+	if err != nil {
 		return err
 	}
-	if err := MakeDir(filepath.Dir(dir)); err != nil {
-		return err
-	}
-	return MakeDir(dir)
+	return SyncDir(filepath.Dir(dir))
 }
 
 // SyncDir makes the entries of dir durable: what was created, renamed or removed in it.

@@ -1,0 +1,117 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/tierkit/tierkit/internal/settings"
+	"github.com/tierkit/tierkit/serve"
+)
+
+func (a *app) doctorCmd() *cobra.Command {
+	return &cobra.Command{
+		Use:   "doctor --config FILE",
+		Short: "look at everything that tierkit serve needs: settings, keys, memory, directories, each permission in the store",
+		Args:  none,
+		RunE:  func(cmd *cobra.Command, _ []string) error { return a.doctor(cmd.Context()) },
+	}
+}
+
+// findingJSON is the JSON shape of doctor.
+type findingJSON struct {
+	Check  string `json:"check"`
+	Result string `json:"result"`
+	Text   string `json:"text,omitempty"`
+	Do     string `json:"do,omitempty"`
+}
+
+// examination prints findings and counts them.
+type examination struct {
+	app            *app
+	failed, warned int
+	err            error // of printing
+}
+
+func (e *examination) report(f serve.Finding) {
+	switch f.Result {
+	case serve.Fail:
+		e.failed++
+	case serve.Warn:
+		e.warned++
+	case serve.OK:
+	}
+	var err error
+	if e.app.json {
+		err = e.app.printJSON(findingJSON{f.Check, string(f.Result), f.Text, f.Do})
+	} else {
+		line := f.Check
+		for _, part := range []struct{ before, text string }{{": ", f.Text}, {"; do this: ", f.Do}} {
+			if part.text != "" {
+				line += part.before + part.text
+			}
+		}
+		label := string(f.Result)
+		if f.Result == serve.Fail {
+			label = strings.ToUpper(label)
+		}
+		err = e.app.printf("%-4s  %s\n", label, line)
+	}
+	if e.err == nil {
+		e.err = err
+	}
+}
+
+// doctor is tierkit doctor. What is wrong with one thing does not keep it from looking at the others.
+func (a *app) doctor(ctx context.Context) error {
+	if err := a.needConfig(); err != nil {
+		return err
+	}
+	d := a.newDaemon(serve.Standalone)
+	d.log = slog.New(slog.DiscardHandler) // the report says it
+	e := &examination{app: a}
+	err := d.fromFile("")
+	e.settings(err)
+	if d.setup != nil {
+		err = d.examine(ctx, e)
+	}
+	switch {
+	case e.err != nil:
+		return e.err
+	case ctx.Err() != nil:
+		return ctx.Err()
+	case err != nil && e.failed == 0:
+		return err
+	case e.failed > 0:
+		return fmt.Errorf("%s failed, %s: %s cannot run with %s as it is", count(e.failed, "check"), count(e.warned, "warning"), "tierkit serve", a.config)
+	}
+	return nil
+}
+
+func (e *examination) settings(err error) {
+	problems := settings.Problems(err)
+	for _, p := range problems {
+		e.report(serve.Finding{Check: "settings", Result: serve.Fail, Text: p.Error(), Do: "correct " + e.app.config})
+	}
+	if len(problems) == 0 {
+		e.report(serve.Finding{Check: "settings: are complete", Result: serve.OK})
+	}
+}
+
+// examine opens the store and looks at everything.
+func (d *daemon) examine(ctx context.Context, e *examination) (err error) {
+	d.segments, err = d.setup.Open(ctx)
+	if err != nil {
+		e.report(serve.Finding{Check: "opening keys, memory and store", Result: serve.Fail, Text: oneLine(err), Do: "correct the setting that is named"})
+		return err
+	}
+	defer func() { err = errors.Join(err, d.close()) }()
+	serve.Examine(ctx, serve.Subject{
+		Segments: d.segments, Config: d.config, LogDirs: d.logDirs, BrokerID: d.broker, Custom: d.custom, Now: d.app.Now, Report: e.report,
+	})
+	return nil
+}
