@@ -31,6 +31,9 @@ type Options struct {
 	// ExpireAfterAccess drops an entry that was not used for so long, ExpireAfterLoad one that was loaded so long ago, however much it is used;
 	// 0: never. They are looked at when the cache is used: no goroutine wakes up for them. Either needs Now.
 	ExpireAfterAccess, ExpireAfterLoad time.Duration
+	// Sparing makes the cache give nothing to who waits for more bytes than all its entries without pins have: they would be lost and nobody served.
+	// When others have given the rest, it is asked again. It is for small entries that cost much to load again, in the cache that the budget asks last.
+	Sparing bool
 	// Now is the clock.
 	Now func() time.Time
 	// Hooks may be nil, each by itself.

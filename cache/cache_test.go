@@ -3,6 +3,7 @@ package cache
 import (
 	"context"
 	"errors"
+	"runtime"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -555,4 +556,47 @@ func TestCache_WhatIsSpentGoesFirst(t *testing.T) {
 	if c.Lookup(2, &h) {
 		t.Error("key 2 was dropped and is found")
 	}
+}
+
+// A sparing cache gives what is enough, and else nothing; a waiter that others serve in part gets the rest from it.
+func TestCache_SparingGivesOnlyWhatIsEnough(t *testing.T) {
+	b := budget(t, 8)
+	big, small := newCache(t, Options{Budget: b, MaxBytes: 8 * page}), newCache(t, Options{Budget: b, MaxBytes: 8 * page, Sparing: true})
+	add := func(c *Cache[int, []byte], key, pages int) {
+		t.Helper()
+		e, err := loader(b, key, pages)(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := c.Add(key, e); err != nil {
+			t.Fatal(err)
+		}
+	}
+	all := b.Ceiling(membudget.Fetch) / page
+	add(small, 1, 1)
+	add(big, 2, 2)
+	rest := b.TryReserve(membudget.Fetch, (all-3)*page)
+	if rest == nil {
+		t.Fatal("the budget is not as the test thinks")
+	}
+	if r := b.TryReserve(membudget.Fetch, 4*page); r != nil || small.Stats().Entries != 1 || big.Stats().Entries != 0 {
+		t.Errorf("4 pages of 3: got %v; the sparing cache has %d entries, want 1, the other %d, want 0", r, small.Stats().Entries, big.Stats().Entries)
+	}
+	add(big, 2, 2)
+	granted := make(chan error)
+	go func() {
+		r, err := b.Reserve(t.Context(), membudget.Fetch, 4*page)
+		if err == nil {
+			r.Release()
+		}
+		granted <- err
+	}()
+	for b.Stats().FetchWaiters == 0 {
+		runtime.Gosched()
+	}
+	rest.Shrink(page) // what both caches have is enough now
+	if err := <-granted; err != nil || small.Stats().Entries != 0 {
+		t.Errorf("%v, the sparing cache has %d entries, want 0", err, small.Stats().Entries)
+	}
+	rest.Release()
 }

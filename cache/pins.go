@@ -271,6 +271,10 @@ func (c *Cache[K, V]) drop(left []departed[K, V], it *item[K, V]) []departed[K, 
 // last.
 func (c *Cache[K, V]) reclaim(want int64) (freed int64) {
 	c.mu.Lock()
+	if c.opts.Sparing && c.weight-c.pinned < want {
+		c.mu.Unlock()
+		return 0
+	}
 	var left []departed[K, V]
 	for _, from := range []*list[K, V]{&c.spent, &c.idle, &c.kept} {
 		for freed < want && !from.empty() {

@@ -68,14 +68,17 @@ func (c *chunkLoads) depth(sc *scan, prefetch int64) int {
 	return int(min((want+size-1)/size, share/size, maxAheadChunks))
 }
 
-// share is the most bytes that are loaded ahead of sc: the scans that have something ahead share what there is.
+// share is the most bytes that are loaded ahead of sc: the scans that were read from lately share what there is. So many readers that the
+// cache just holds the chunks they stand in have nothing ahead, which would only drive out what others stand in.
 func (c *chunkLoads) share(sc *scan) int64 {
 	if c.aheadMost <= 0 {
 		return 0
 	}
 	scans := int64(1)
-	for _, other := range c.scans {
-		if other != sc && !other.asleep && other.unread > 0 {
+	lately := c.now().Add(-scanIdle)
+	for i := len(c.scans) - 1; i >= 0; i-- { // the one used last is the last
+		other := c.scans[i]
+		if other != sc && other.inOrder && other.pace.seen.After(lately) {
 			scans++
 		}
 	}
@@ -197,6 +200,7 @@ func (c *chunkLoads) yield() {
 	for l := range c.loads {
 		if l.guess && l.waiting == 0 {
 			c.abandon(l)
+			l.scan.ceiling = 1 // nothing, for the next chunks
 		}
 	}
 }

@@ -22,7 +22,7 @@ func smallest(t testing.TB, c Config) *rig {
 // ends fails the test when f has not returned after a time that only a hang can take, and says where it hangs.
 func ends(t *testing.T, r *rig, f func(ctx context.Context) error) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
 	defer cancel()
 	if err := f(ctx); err != nil {
 		t.Fatalf("%v; budget %+v, manifests %+v", err, r.budget.Stats(), r.manifests.cache.Stats())

@@ -97,6 +97,7 @@ func (sc *scan) heir(md *remotelog.SegmentMetadata) *scan {
 	h := newScan(md, 0)
 	h.followed, h.inOrder, h.read, h.pace, h.took, h.ceiling = sc.followed, sc.inOrder, sc.read, sc.pace, sc.took, sc.ceiling
 	h.pace.pos = 0
+	sc.pace.seen = time.Time{} // its reader is the heir's
 	return h
 }
 
@@ -276,7 +277,7 @@ func (c *chunkLoads) arrive(sc *scan, seg *segment, n int, pos int64) {
 	sc.read += sc.chunk
 	sc.at = n
 	if lost {
-		sc.ceiling = max(sc.chunk, int64(sc.edge-n)*sc.chunk/2)
+		sc.ceiling = max(1, int64(sc.edge-n)*sc.chunk/2)
 		sc.edge = n
 	} else if sc.ceiling > 0 {
 		sc.ceiling += sc.chunk / 2

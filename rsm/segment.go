@@ -55,7 +55,7 @@ type segmentHandle = cache.Handle[string, *segment]
 func newManifestCache(m *Manager, now func() time.Time) *manifestCache {
 	c := m.config.Manifests
 	limit := m.budget.Stats().Limit / manifestShare
-	o := cache.Options{Budget: m.budget, MaxBytes: limit, ExpireAfterLoad: c.Retention, Now: now}
+	o := cache.Options{Budget: m.budget, MaxBytes: limit, ExpireAfterLoad: c.Retention, Now: now, Sparing: true}
 	if n := c.Max.within(1000, 1<<30); n < 1<<30 {
 		o.MaxEntries = int(n)
 		if n == 0 {
