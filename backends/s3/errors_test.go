@@ -115,7 +115,7 @@ func (w *wire) requests() []string {
 }
 
 // forged opens a driver over a forged network; retries end at once.
-func forged(t *testing.T, edit func(o *Options), do func(r *http.Request) answer) (*Driver, *wire) {
+func forged(t testing.TB, edit func(o *Options), do func(r *http.Request) answer) (*Driver, *wire) {
 	t.Helper()
 	w := &wire{do: do}
 	o := Options{

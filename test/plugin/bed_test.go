@@ -1,0 +1,223 @@
+package plugin
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kmsg"
+	"go.uber.org/goleak"
+
+	"github.com/tierkit/tierkit/internal/need"
+	"github.com/tierkit/tierkit/internal/testbed"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m, goleak.Cleanup(testbed.Exit)) }
+
+// onVersions runs a test for each version of Kafka.
+func onVersions(t *testing.T, test func(t *testing.T, version string)) {
+	versions := []string{testbed.KafkaOldest, testbed.KafkaNewest}
+	if os.Getenv("TIERKIT_KAFKA") == "all" {
+		versions = testbed.KafkaVersions()
+	}
+	for _, v := range versions {
+		t.Run(v, func(t *testing.T) { test(t, v) })
+	}
+}
+
+// within is the time that a whole test has, on a machine that does much else.
+func within(t *testing.T, d time.Duration) context.Context {
+	ctx, cancel := context.WithTimeout(t.Context(), d)
+	t.Cleanup(cancel)
+	return ctx
+}
+
+func must(t *testing.T, what string, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatalf("%s: %v", what, err)
+	}
+}
+
+// until asks again until the answer is nil, and ends the test with the last one if that takes too long.
+func until(ctx context.Context, t *testing.T, what string, ask func() error) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(ctx, 90*time.Second)
+	defer cancel()
+	tick := time.NewTicker(200 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		err := ask()
+		if err == nil {
+			return
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			t.Fatalf("%s: %v", what, err)
+		}
+	}
+}
+
+// tier is brokers that tier through the plug-in to a bucket of MinIO.
+type tier struct {
+	*testbed.KafkaCluster
+	t      *testing.T
+	s3     *testbed.S3
+	bucket string
+	dir    string // program and state of the daemons
+}
+
+// start starts brokers. o has further settings; those of the daemon have the prefix "rsm.config.".
+func start(t *testing.T, o testbed.KafkaOptions) *tier {
+	t.Helper()
+	srv := testbed.MinIO(t)
+	c := &tier{t: t, s3: srv, bucket: srv.Bucket(t), dir: t.TempDir()}
+	out, err := exec.CommandContext(t.Context(), need.Command(t, "go", "it comes with Go"), "build", "-o", c.program(), "../../cmd/tierkit").CombinedOutput()
+	if err != nil {
+		t.Fatalf("build tierkit: %v\n%s", err, out)
+	}
+	o.RSM, o.RSMClassPath = "io.github.tierkit.kafka.RemoteStorageManager", testbed.PluginJar(t)
+	all := map[string]string{
+		"rsm.config.tierkit.serve.command": strconv.Quote(c.program()),
+		"rsm.config.tierkit.state.dir":     c.state(),
+		"rsm.config.storage.backend":       "s3", "rsm.config.storage.s3.bucket.name": c.bucket,
+		"rsm.config.storage.s3.endpoint.url":       srv.Endpoint,
+		"rsm.config.storage.aws.access.key.id":     srv.AccessKey,
+		"rsm.config.storage.aws.secret.access.key": srv.SecretKey,
+		"rsm.config.compression.enabled":           "true", "rsm.config.chunk.size": "65536",
+		"rsm.config.memory.budget.bytes": "67108864",
+	}
+	maps.Copy(all, o.Properties)
+	o.Properties = all
+	c.KafkaCluster = testbed.Kafka(t, o)
+	t.Cleanup(func() {
+		if t.Failed() {
+			c.explain()
+		}
+	})
+	return c
+}
+
+// explain shows what brokers and daemons said.
+func (c *tier) explain() {
+	for _, b := range c.Brokers {
+		c.t.Logf("the end of what broker %d said:\n%s", b.ID, b.Log())
+	}
+	logs, _ := filepath.Glob(filepath.Join(c.state(), "*.log"))
+	for _, log := range logs {
+		text, _ := os.ReadFile(log)
+		c.t.Logf("the end of %s:\n%s", filepath.Base(log), text[max(0, len(text)-4000):])
+	}
+}
+
+func (c *tier) program() string { return filepath.Join(c.dir, "tierkit") }
+func (c *tier) state() string   { return filepath.Join(c.dir, "state") }
+
+// daemons is the process ids of the daemons of these brokers.
+func (c *tier) daemons() []int { return c.pidsOf(c.program()) }
+
+func kill(pid int) error { return syscall.Kill(pid, syscall.SIGKILL) }
+
+// pidsOf is the processes that run a program.
+func (c *tier) pidsOf(program string) []int {
+	var out []int
+	exes, _ := filepath.Glob("/proc/[0-9]*/exe")
+	for _, exe := range exes {
+		target, err := os.Readlink(exe)
+		if err != nil || strings.TrimSuffix(target, " (deleted)") != program {
+			continue
+		}
+		if pid, err := strconv.Atoi(filepath.Base(filepath.Dir(exe))); err == nil {
+			out = append(out, pid)
+		}
+	}
+	return out
+}
+
+// killDaemons ends them as kill -9 does.
+func (c *tier) killDaemons() int {
+	c.t.Helper()
+	pids := c.daemons()
+	for _, pid := range pids {
+		must(c.t, "kill a daemon", kill(pid))
+	}
+	return len(pids)
+}
+
+// objects is the keys in the bucket, without those that tierkit writes for itself.
+func (c *tier) objects() []string {
+	c.t.Helper()
+	return slices.DeleteFunc(c.s3.Objects(c.t, c.bucket), func(key string) bool { return strings.HasPrefix(key, ".tierkit/") })
+}
+
+// onlyFinished says what is in the bucket that is no part of a finished segment: each has three objects.
+func (c *tier) onlyFinished() error {
+	byStem := map[string][]string{}
+	for _, key := range c.objects() {
+		dot := strings.LastIndexByte(key, '.')
+		byStem[key[:dot]] = append(byStem[key[:dot]], key[dot+1:])
+	}
+	var errs []error
+	for stem, suffixes := range byStem {
+		slices.Sort(suffixes)
+		if want := []string{"indexes", "log", "rsm-manifest"}; !slices.Equal(suffixes, want) {
+			errs = append(errs, fmt.Errorf("%s has %v, want %v", stem, suffixes, want))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// deleteTopic asks the controller to delete a topic.
+func (c *tier) deleteTopic(ctx context.Context, name string) {
+	c.t.Helper()
+	req := kmsg.NewPtrDeleteTopicsRequest()
+	req.TimeoutMillis = 30_000
+	req.TopicNames = []string{name}
+	topic := kmsg.NewDeleteTopicsRequestTopic()
+	topic.Topic = kmsg.StringPtr(name)
+	req.Topics = append(req.Topics, topic)
+	resp, err := req.RequestWith(ctx, c.Client())
+	must(c.t, "delete topic", err)
+	must(c.t, "delete topic", kerr.ErrorForCode(resp.Topics[0].ErrorCode))
+}
+
+// configureTopic sets one setting of a topic.
+func (c *tier) configureTopic(ctx context.Context, name, key, value string) {
+	c.t.Helper()
+	req := kmsg.NewPtrIncrementalAlterConfigsRequest()
+	res := kmsg.NewIncrementalAlterConfigsRequestResource()
+	res.ResourceType, res.ResourceName = kmsg.ConfigResourceTypeTopic, name
+	conf := kmsg.NewIncrementalAlterConfigsRequestResourceConfig()
+	conf.Name, conf.Value = key, kmsg.StringPtr(value)
+	res.Configs = append(res.Configs, conf)
+	req.Resources = append(req.Resources, res)
+	resp, err := req.RequestWith(ctx, c.Client())
+	must(c.t, "configure topic", err)
+	must(c.t, "configure topic", kerr.ErrorForCode(resp.Resources[0].ErrorCode))
+}
+
+// evicted waits until a partition is in the tier up to an offset, and no longer on the broker's disk.
+func (c *tier) evicted(ctx context.Context, topic string, partition int32, offset int64) {
+	c.t.Helper()
+	_, err := c.WaitTiered(ctx, topic, partition, offset)
+	must(c.t, "tier", err)
+	until(ctx, c.t, "the broker drops its local files", func() error {
+		at, err := c.ListOffset(ctx, topic, partition, testbed.EarliestLocal)
+		if err == nil && at <= offset {
+			err = fmt.Errorf("%s-%d is on the disk from %d, want more than %d", topic, partition, at, offset)
+		}
+		return err
+	})
+}

@@ -1,0 +1,130 @@
+package plugin
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"testing"
+	"time"
+
+	"github.com/tierkit/tierkit/internal/testbed"
+)
+
+// TestTiering_EverythingComesBack: records of every codec, transactions of either end; the segments go to the bucket and leave the broker's disk. Then
+// the daemon is killed, the broker restarted and killed, and each time everything is read back and more is tiered. In the end the topic is
+// deleted, and with it every object.
+func TestTiering_EverythingComesBack(t *testing.T) {
+	onVersions(t, func(t *testing.T, version string) {
+		ctx := within(t, 8*time.Minute)
+		c := start(t, testbed.KafkaOptions{Version: version, Properties: map[string]string{}})
+		c.tieredTopic(ctx, "orders", 2, nil)
+		parts := []*history{c.history("orders", 0), c.history("orders", 1)}
+		grow := func(what string) {
+			t.Helper()
+			for _, h := range parts {
+				must(t, "write after "+what, h.write(ctx, 2))
+			}
+			for _, h := range parts {
+				h.tieredUp(ctx)
+			}
+		}
+		check := func(what string) {
+			t.Helper()
+			for _, h := range parts {
+				if err := h.check(ctx); err != nil {
+					t.Errorf("after %s: %v", what, err)
+				}
+			}
+		}
+		grow("the start")
+		check("the start")
+		if n := c.killDaemons(); n != 1 {
+			t.Errorf("%d daemons ran, want 1", n)
+		}
+		check("the daemon was killed")
+		grow("the daemon was killed")
+		must(t, "stop", c.Stop())
+		if left := c.daemons(); len(left) > 0 {
+			t.Errorf("after the broker has stopped, daemons %v run", left)
+		}
+		must(t, "start again", c.Start())
+		check("a restart")
+		c.Kill()
+		until(ctx, t, "the daemon ends with its broker", func() error {
+			if left := c.daemons(); len(left) > 0 {
+				return fmt.Errorf("daemons %v", left)
+			}
+			return nil
+		})
+		must(t, "start again", c.Start())
+		grow("the broker was killed")
+		check("the broker was killed")
+		until(ctx, t, "only finished segments are in the bucket", c.onlyFinished)
+		c.deleteTopic(ctx, "orders")
+		until(ctx, t, "every object is gone", c.empty)
+	})
+}
+
+// empty says what is still in the bucket.
+func (c *tier) empty() error {
+	if left := c.objects(); len(left) > 0 {
+		return fmt.Errorf("%d objects are in the bucket, %s the first", len(left), left[0])
+	}
+	return nil
+}
+
+// TestTopicDeletion_WhileTheDaemonIsDown: the broker's metadata goes on at once, and when a daemon runs again the objects go.
+func TestTopicDeletion_WhileTheDaemonIsDown(t *testing.T) {
+	ctx := within(t, 5*time.Minute)
+	c := start(t, testbed.KafkaOptions{})
+	c.tieredTopic(ctx, "orders", 1, nil)
+	h := c.history("orders", 0)
+	must(t, "write", h.write(ctx, 1))
+	h.tieredUp(ctx)
+	if len(c.objects()) == 0 {
+		t.Fatal("nothing is in the bucket")
+	}
+	away := c.program() + ".away"
+	must(t, "take the program away", os.Rename(c.program(), away))
+	for _, pid := range c.pidsOf(away) {
+		must(t, "kill the daemon", kill(pid))
+	}
+	c.deleteTopic(ctx, "orders")
+	// What applies the cluster's metadata is not held up: another topic can be made.
+	c.tieredTopic(ctx, "invoices", 1, nil)
+	if len(c.objects()) == 0 {
+		t.Error("objects went although nobody runs who could remove them")
+	}
+	must(t, "put the program back", os.Rename(away, c.program()))
+	until(ctx, t, "every object is gone", c.empty)
+}
+
+// TestRetention_RemovesTheRightSegments: by size, then by time.
+func TestRetention_RemovesTheRightSegments(t *testing.T) {
+	ctx := within(t, 5*time.Minute)
+	c := start(t, testbed.KafkaOptions{})
+	c.tieredTopic(ctx, "orders", 1, nil)
+	h := c.history("orders", 0)
+	h.firstMs -= (24 * time.Hour).Milliseconds()
+	must(t, "write", h.write(ctx, 4))
+	h.tieredUp(ctx)
+	before := len(c.objects())
+	c.configureTopic(ctx, "orders", "retention.bytes", "20000")
+	until(ctx, t, "retention by size", func() error {
+		if at := h.earliest(ctx); at == 0 {
+			return errors.New("the partition begins at 0 still")
+		}
+		if n := len(c.objects()); n >= before {
+			return fmt.Errorf("%d objects, as many as before", n)
+		}
+		return c.onlyFinished()
+	})
+	if err := h.read(ctx, h.earliest(ctx)); err != nil {
+		t.Errorf("what is left: %v", err)
+	}
+	if at := h.earliest(ctx); at > h.last()*9/10 {
+		t.Errorf("the partition begins at %d of %d: too much was removed", at, h.last())
+	}
+	c.configureTopic(ctx, "orders", "retention.ms", "1000")
+	until(ctx, t, "retention by time", c.empty)
+}
