@@ -38,6 +38,7 @@ type Facility string
 // The facilities.
 const (
 	UsesDialect          Facility = "a Dialect"
+	UsesFaults           Facility = "a Dialect and a server that can be tested with faults"
 	UsesFactory          Facility = "a Factory with Settings"
 	UsesParts            Facility = "Knobs.PartBytes"
 	UsesEndpoint         Facility = "Knobs.Endpoint"
@@ -49,15 +50,16 @@ const (
 	UsesTimeouts         Facility = "Knobs.Timeouts"
 	UsesMaxConns         Facility = "Knobs.MaxConns"
 	UsesAttempts         Facility = "Knobs.Attempts"
+	UsesRetryDelay       Facility = "Knobs.RetryDelay"
 )
 
 func (h *Harness) has(f Facility) bool {
 	k := h.Knobs
 	return map[Facility]bool{
-		UsesDialect: h.Dialect != nil, UsesFactory: h.Factory != nil && h.Settings != nil, UsesParts: k.PartBytes > 0, UsesEndpoint: k.Endpoint != nil,
+		UsesDialect: h.Dialect != nil, UsesFaults: h.Dialect != nil && h.NoFaults == "", UsesFactory: h.Factory != nil && h.Settings != nil, UsesParts: k.PartBytes > 0, UsesEndpoint: k.Endpoint != nil,
 		UsesWrongCredentials: k.WrongCredentials != nil, UsesNoCredentials: k.NoCredentials != nil, UsesReadOnly: k.ReadOnly != nil,
 		UsesMissingBucket: k.MissingBucket != nil, UsesCAFile: k.CAFile != nil, UsesTimeouts: k.Timeouts != nil, UsesMaxConns: k.MaxConns != nil,
-		UsesAttempts: k.Attempts != nil,
+		UsesAttempts: k.Attempts != nil, UsesRetryDelay: k.RetryDelay != nil,
 	}[f]
 }
 
@@ -68,8 +70,9 @@ type Case struct {
 	Level  Level
 	Needs  func(backends.Properties) bool // nil: every driver
 	Uses   []Facility
-	Scale  Scale // Full: not in a Quick run
-	Serial bool  // it measures the process, or loads the machine: nothing runs beside it
+	Scale  Scale  // Full: not in a Quick run
+	Step   string // of the requests that the case is about: it does not run on a driver that makes none
+	Serial bool   // it measures the process, or loads the machine: nothing runs beside it
 	Run    func(T, *Bench)
 }
 
@@ -98,7 +101,8 @@ func (c *Case) skips(h *Harness, p backends.Properties) string {
 
 // Cases returns every case, in a fixed order.
 func Cases() []Case {
-	return slices.Concat(putCases(), getCases(), statCases(), overwriteCases(), deleteCases(), listCases(), keysCases(), ctxCases(), sourceCases(), mpuCases(), concCases(), modelCases())
+	return slices.Concat(putCases(), getCases(), statCases(), overwriteCases(), deleteCases(), listCases(), keysCases(), ctxCases(), sourceCases(), mpuCases(), concCases(), modelCases(),
+		cancelCases(), uploadCases(), matrixCases(), retryCases(), resumeCases())
 }
 
 // What many cases need.

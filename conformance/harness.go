@@ -35,6 +35,9 @@ type Harness struct {
 	// Dialect names the steps of HTTP requests (put, mpu.begin, mpu.part, ...) and forges errors. Nil: not HTTP.
 	Dialect Dialect
 
+	// NoFaults says why the server at hand cannot be tested with lost, cut and repeated requests: an emulator that lies about them. "": it can.
+	NoFaults string
+
 	// Raw, if set, looks under the driver (pending uploads, temp files).
 	Raw RawInspector
 

@@ -32,6 +32,7 @@ type runner struct {
 	id    string // of the run: the first part of its namespaces
 	count atomic.Int64
 	now   func() time.Time
+	steps steps
 
 	root    context.Context // has no label
 	looking sync.Mutex
@@ -197,6 +198,17 @@ func (r *runner) run(ctx context.Context, j job) Result {
 	if res.Why = j.c.skips(&r.h, r.props); res.Why != "" {
 		res.Outcome = Skip
 		return res
+	}
+	if j.c.Step != "" {
+		s, err := r.learn(ctx)
+		switch {
+		case err != nil:
+			res.Outcome, res.Detail = Fail, []string{err.Error()}
+			return res
+		case !s.seen[j.c.Step]:
+			res.Outcome, res.Why = Skip, "the driver makes no requests of the step "+j.c.Step
+			return res
+		}
 	}
 	label := fmt.Sprintf("%s/%d", r.id, r.count.Add(1))
 	before := r.h.process()

@@ -10,6 +10,7 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
 	"github.com/Azure/azure-sdk-for-go/sdk/azidentity"
+	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/bloberror"
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/container"
 
 	"github.com/tierkit/tierkit/backends"
@@ -65,7 +66,7 @@ func (o *Options) newClient(t http.RoundTripper, env backends.Env) (*container.C
 	opts := &container.ClientOptions{ClientOptions: azcore.ClientOptions{
 		Transport: sender{httpstore.Transport{Next: t}},
 		Telemetry: policy.TelemetryOptions{ApplicationID: env.UserAgent},
-		Retry:     policy.RetryOptions{MaxRetries: int32(o.MaxAttempts - 1), RetryDelay: min(retryDelay, o.RetryDelay), MaxRetryDelay: o.RetryDelay},
+		Retry:     policy.RetryOptions{MaxRetries: int32(o.MaxAttempts - 1), RetryDelay: min(retryDelay, o.RetryDelay), MaxRetryDelay: o.RetryDelay, ShouldRetry: retryable},
 	}}
 	if o.MaxAttempts == 1 {
 		opts.Retry.MaxRetries = -1 // 0 would be the SDK's default
@@ -93,6 +94,31 @@ func (o *Options) newClient(t http.RoundTripper, env backends.Env) (*container.C
 		return container.NewClientWithSharedKeyCredential(at, cred, opts)
 	}
 	return o.tokenClient(at, opts)
+}
+
+// retryable is the SDK's question whether to send a request again. To its own answer (runtime/policy_retry.go of azcore 1.23) it adds bytes that changed on
+// their way, which the service has refused.
+func retryable(resp *http.Response, err error) bool {
+	if err != nil {
+		return true // but for NonRetriable, which the SDK has seen to
+	}
+	switch resp.StatusCode {
+	case http.StatusRequestTimeout, http.StatusTooManyRequests, http.StatusInternalServerError, http.StatusBadGateway, http.StatusServiceUnavailable, http.StatusGatewayTimeout:
+		return true
+	}
+	return resp.StatusCode == http.StatusBadRequest && isMismatch(bloberror.Code(resp.Header.Get("X-Ms-Error-Code")), resp.Request)
+}
+
+// isMismatch reports whether the service says that it received other bytes than were sent. Azurite up to 3.35 has another word for it, which means nothing
+// else for what carries bytes.
+func isMismatch(code bloberror.Code, req *http.Request) bool {
+	switch code { //nolint:exhaustive // the others are none
+	case bloberror.MD5Mismatch, bloberror.CRC64Mismatch:
+		return true
+	case bloberror.InvalidOperation:
+		return req != nil && req.Method == http.MethodPut
+	}
+	return false
 }
 
 // tokenClient signs requests with tokens of Entra ID.

@@ -119,6 +119,8 @@ func codeOfStatus(status int, s step) backends.Code {
 		return backends.Unavailable
 	case status >= 300:
 		return backends.InvalidArgument
+	case status >= 200: // another one than that of the operation: not the service's answer
+		return backends.Corrupt
 	}
 	return backends.Unknown
 }
@@ -175,6 +177,9 @@ func (d *Driver) describe(e *backends.Error, re *azcore.ResponseError, s step) {
 	known := false
 	if e.Code, known = codes()[bloberror.Code(re.ErrorCode)]; !known {
 		e.Code = codeOfStatus(re.StatusCode, s)
+	}
+	if re.RawResponse != nil && isMismatch(bloberror.Code(re.ErrorCode), re.RawResponse.Request) {
+		e.Code = backends.Corrupt
 	}
 	a := &answer{code: re.ErrorCode, err: re}
 	if a.code == "" {
@@ -248,7 +253,7 @@ func refine(e *backends.Error, s step) {
 		e.Restart, e.Ambiguous = true, again
 	case e.Code == backends.Throttled && e.Status != 0: // refused, each attempt that was answered like this
 		e.Ambiguous = again
-	case e.Code.Temporary() || e.Code == backends.Unknown || e.Code == backends.Corrupt && e.Status == 0:
+	case e.Code.Temporary() || e.Code == backends.Unknown || e.Code == backends.Corrupt && e.Status < 300:
 		e.Ambiguous = e.Attempts > 0
 	}
 }

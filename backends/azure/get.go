@@ -39,6 +39,9 @@ func (d *Driver) Get(ctx context.Context, key string, opts backends.GetOptions) 
 		return nil, err
 	}
 	size, offset, err := httpstore.Resolve(opts.Range, value(out.ContentRange), value(out.ContentLength))
+	if err == nil && out.ETag == nil {
+		err = foreign()
+	}
 	if err != nil {
 		c.End()
 		_ = out.Body.Close() // nothing was read
@@ -51,6 +54,11 @@ func (d *Driver) Get(ctx context.Context, key string, opts backends.GetOptions) 
 		Body: body, Offset: offset, Length: length,
 		Info: backends.Info{Key: key, Size: size, ModTime: timeOf(out.LastModified), Version: versionOf(out.ETag), Meta: meta},
 	}, nil
+}
+
+// foreign is an answer that says success and cannot be the service's: a proxy's page.
+func foreign() error {
+	return backends.Errorf(backends.Corrupt, "the answer says success, but has no ETag")
 }
 
 // rangeOf is the SDK's form, in which a count of 0 means "to the end": a Range of length 0 never comes here.
@@ -87,6 +95,9 @@ func (d *Driver) properties(ctx context.Context, key string) (properties, error)
 	})
 	if err != nil {
 		return properties{}, err
+	}
+	if out.ETag == nil {
+		return properties{}, foreign()
 	}
 	meta, token := decodeMeta(out.Metadata)
 	info := backends.Info{Key: key, Size: value(out.ContentLength), ModTime: timeOf(out.LastModified), Version: versionOf(out.ETag), Meta: meta}

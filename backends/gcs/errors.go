@@ -137,6 +137,12 @@ func (d *Driver) classify(c *httpstore.Call, err error, s step) error {
 	if ue, ok := errors.AsType[*url.Error](err); ok {
 		err = ue.Err // the address of an upload's session is as good as a password
 	}
+	if own, ok := errors.AsType[*backends.Error](err); ok { // see answers
+		e := *own
+		e.Attempts = c.Attempts()
+		refine(&e, s)
+		return &e
+	}
 	e := &backends.Error{Err: err, Attempts: c.Attempts()}
 	fault := httpstore.NoFault
 	if ge, ok := errors.AsType[*googleapi.Error](err); ok {

@@ -5,6 +5,7 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
+	"io"
 	"net"
 	"net/http"
 	"sync/atomic"
@@ -14,7 +15,9 @@ import (
 	"github.com/aws/aws-sdk-go-v2/aws/ratelimit"
 	"github.com/aws/aws-sdk-go-v2/aws/retry"
 	awshttp "github.com/aws/aws-sdk-go-v2/aws/transport/http"
+	"github.com/aws/aws-sdk-go-v2/config"
 	"github.com/aws/aws-sdk-go-v2/service/s3"
+	"github.com/aws/smithy-go"
 	"github.com/aws/smithy-go/logging"
 	"github.com/aws/smithy-go/middleware"
 	smithyhttp "github.com/aws/smithy-go/transport/http"
@@ -62,7 +65,7 @@ func (h *holder) fill(o *Options, cfg aws.Config, env backends.Env) (*transport.
 		return nil, &backends.Error{Code: backends.InvalidArgument, Err: settings.Problemf(keyCAFile, o.CAFile, "%v", err)}
 	}
 	h.client.Store(&http.Client{
-		Transport: t,
+		Transport: answers{t},
 		// A redirect would carry a signature for another host; the error says where the bucket is.
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	})
@@ -101,17 +104,40 @@ func (o *Options) newClient(cfg aws.Config, h *holder, creds aws.CredentialsProv
 			so.EndpointOptions.UseFIPSEndpoint = aws.FIPSEndpointStateEnabled
 		}
 		// Our uploads carry checksums of their own (headers, not trailers, which many servers do not know). What the user asked for in the
-		// environment or the shared files stays.
-		if so.RequestChecksumCalculation == aws.RequestChecksumCalculationUnset {
-			so.RequestChecksumCalculation = aws.RequestChecksumCalculationWhenRequired
-		}
-		if so.ResponseChecksumValidation == aws.ResponseChecksumValidationUnset {
-			so.ResponseChecksumValidation = aws.ResponseChecksumValidationWhenRequired
-		}
+		// environment or the shared files stays. The SDK's loader has put its own default there where nothing was asked for.
+		so.RequestChecksumCalculation, so.ResponseChecksumValidation = chosenChecksums(cfg)
 		so.DisableLogOutputChecksumValidationSkipped = true
 		so.Retryer = o.retryer()
 		so.Logger = logger(env)
 	})
+}
+
+// chosenChecksums returns what the environment or the shared files ask for, else "when required".
+func chosenChecksums(cfg aws.Config) (aws.RequestChecksumCalculation, aws.ResponseChecksumValidation) {
+	request, response := aws.RequestChecksumCalculationUnset, aws.ResponseChecksumValidationUnset
+	for _, source := range cfg.ConfigSources { // the first one that says something counts
+		var r aws.RequestChecksumCalculation
+		var v aws.ResponseChecksumValidation
+		switch s := source.(type) {
+		case config.EnvConfig:
+			r, v = s.RequestChecksumCalculation, s.ResponseChecksumValidation
+		case config.SharedConfig:
+			r, v = s.RequestChecksumCalculation, s.ResponseChecksumValidation
+		}
+		if request == aws.RequestChecksumCalculationUnset {
+			request = r
+		}
+		if response == aws.ResponseChecksumValidationUnset {
+			response = v
+		}
+	}
+	if request == aws.RequestChecksumCalculationUnset {
+		request = aws.RequestChecksumCalculationWhenRequired
+	}
+	if response == aws.ResponseChecksumValidationUnset {
+		response = aws.ResponseChecksumValidationWhenRequired
+	}
+	return request, response
 }
 
 // retryer is the one owner of retries of requests. Its token bucket is off: shared by all requests, it is empty after some 35 retries, and from then on
@@ -129,17 +155,34 @@ func (o *Options) retryer() aws.Retryer {
 		so.MaxAttempts = attempts
 		so.MaxBackoff = longest
 		so.RateLimiter = ratelimit.None
-		so.Retryables = append([]retry.IsErrorRetryable{retry.IsErrorRetryableFunc(permanent)}, so.Retryables...)
+		so.Retryables = append([]retry.IsErrorRetryable{retry.IsErrorRetryableFunc(retryable)}, so.Retryables...)
 	})
 }
 
-// permanent stops the retries of what cannot get better by itself: certificates, and TLS spoken to a server that has none. The other way round, MinIO says
-// AccessDenied to a PUT while the directory of the key is removed by a DELETE of its last object (seen with 2026-02-12): that passes.
-func permanent(err error) aws.Ternary {
+// retryable is what the SDK does not know. Certificates, and TLS spoken to a server that has none, do not get better by themselves. The other way round pass:
+//   - an answer that broke in its middle (the SDK takes it for one that cannot be decoded),
+//   - bytes that changed on their way, which the store has refused,
+//   - whatever our own table calls throttled or timed out, 429 among it,
+//   - AccessDenied of MinIO to a PUT while the directory of the key is removed by a DELETE of its last object (seen with 2026-02-12).
+func retryable(err error) aws.Ternary {
 	if isTLSMistake(err) {
 		return aws.FalseTernary
 	}
-	if re, ok := errors.AsType[*awshttp.ResponseError](err); ok && isCode(err, "AccessDenied") && isMinIOPut(re.Response) {
+	re, ok := errors.AsType[*awshttp.ResponseError](err)
+	if !ok || re.Response == nil || re.Response.Response == nil {
+		return aws.UnknownTernary
+	}
+	if errors.Is(err, io.ErrUnexpectedEOF) {
+		return aws.TrueTernary
+	}
+	status, code := re.HTTPStatusCode(), ""
+	if api, ok := errors.AsType[smithy.APIError](err); ok {
+		code = api.ErrorCode()
+	}
+	switch c := codeOf(code, status, ""); {
+	case c == backends.Throttled, c == backends.Timeout, c == backends.Corrupt && status == http.StatusBadRequest:
+		return aws.TrueTernary
+	case code == "AccessDenied" && isMinIOPut(re.Response):
 		return aws.TrueTernary
 	}
 	return aws.UnknownTernary

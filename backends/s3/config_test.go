@@ -299,7 +299,7 @@ func TestCredentials_ExpiredAreRenewedOnce(t *testing.T) {
 				t.Errorf("a body of %d bytes is announced", r.ContentLength)
 			}
 			if accept != "" && strings.Contains(r.Header.Get("Authorization"), "Credential="+accept+"/") {
-				return answer{status: 200, body: strings.NewReader("<ListBucketResult></ListBucketResult>")}
+				return answer{status: 200, header: http.Header{"Etag": {`"e"`}}, body: strings.NewReader("<ListBucketResult></ListBucketResult>")}
 			}
 			writeKeys(t, path, "new")
 			return xmlError(400, "ExpiredToken")
@@ -342,7 +342,7 @@ func TestCredentials_Classes(t *testing.T) {
 		auth := ""
 		d, _ := forged(t, func(o *Options) { o.Credentials = tt.c }, func(r *http.Request) answer {
 			auth = r.Header.Get("Authorization")
-			return answer{status: 200, body: strings.NewReader("<ListBucketResult></ListBucketResult>")}
+			return answer{status: 200, header: http.Header{"Etag": {`"e"`}}, body: strings.NewReader("<ListBucketResult></ListBucketResult>")}
 		})
 		if err := calls()["list"](t.Context(), d); err != nil {
 			t.Fatal(err)
@@ -367,7 +367,7 @@ func TestCredentials_TokensGoThroughTheSameTransport(t *testing.T) {
 		if !strings.Contains(r.Header.Get("Authorization"), "Credential=assumed/") {
 			return xmlError(403, "AccessDenied")
 		}
-		return answer{status: 200, body: strings.NewReader("<ListBucketResult></ListBucketResult>")}
+		return answer{status: 200, header: http.Header{"Etag": {`"e"`}}, body: strings.NewReader("<ListBucketResult></ListBucketResult>")}
 	})
 	for range 2 {
 		if err := calls()["list"](t.Context(), d); err != nil {

@@ -143,8 +143,11 @@ func (d *Driver) classify(ctx, inner context.Context, err error, s step, n *tran
 	if cause := context.Cause(inner); cause != nil {
 		err = cause // our own timeout, or Close
 	}
-	if e, ok := errors.AsType[*backends.Error](err); ok {
-		return e
+	if e, ok := errors.AsType[*backends.Error](err); ok { // ours: see answers
+		out := *e
+		out.Attempts = n.Requests
+		d.refine(&out, s, n)
+		return &out
 	}
 	e := &backends.Error{Err: err, Attempts: n.Requests}
 	d.describe(e, err)

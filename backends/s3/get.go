@@ -33,7 +33,15 @@ func (d *Driver) Get(ctx context.Context, key string, opts backends.GetOptions) 
 	}
 	inner, cancel := context.WithCancelCause(ctx)
 	out, err := callIn(ctx, inner, cancel, d, stepGet, func(ctx context.Context) (*s3.GetObjectOutput, error) {
-		return d.client.GetObject(ctx, in)
+		out, err := d.client.GetObject(ctx, in)
+		if err != nil {
+			return nil, err
+		}
+		if err := etagged(out.ETag); err != nil {
+			_ = out.Body.Close() // nothing was read
+			return nil, err
+		}
+		return out, nil
 	})
 	if err != nil {
 		cancel(nil)
@@ -196,10 +204,14 @@ func (d *Driver) Stat(ctx context.Context, key string) (backends.Info, error) {
 // that does not.
 func (d *Driver) head(ctx context.Context, key string) (*s3.HeadObjectOutput, error) {
 	out, err := call(ctx, d, stepStat, func(ctx context.Context) (*s3.HeadObjectOutput, error) {
-		return d.client.HeadObject(ctx, &s3.HeadObjectInput{
+		out, err := d.client.HeadObject(ctx, &s3.HeadObjectInput{
 			Bucket: &d.o.Bucket, Key: &key, RequestPayer: d.payer(),
 			SSECustomerAlgorithm: d.customerAlgorithm, SSECustomerKey: d.customerKey, SSECustomerKeyMD5: d.customerMD5,
 		})
+		if err != nil {
+			return nil, err
+		}
+		return out, etagged(out.ETag)
 	})
 	if err == nil || !errors.Is(err, backends.NotFound) {
 		return out, err

@@ -112,12 +112,16 @@ func (u *upload) Single(ctx context.Context, p parts.Part) (backends.Info, error
 	crc, md5sum := d.sums(p)
 	out, err := call(ctx, d, u.step(stepPut, stepPutIfAbsent), func(ctx context.Context) (*s3.PutObjectOutput, error) {
 		rewind(body)
-		return d.client.PutObject(ctx, &s3.PutObjectInput{
+		out, err := d.client.PutObject(ctx, &s3.PutObjectInput{
 			Bucket: &d.o.Bucket, Key: &u.key, Body: body, ContentLength: aws.Int64(int64(len(p.Bytes))), ContentMD5: md5sum, ChecksumCRC32C: crc,
 			ContentType: aws.String(contentType), Metadata: u.meta, IfNoneMatch: u.ifAbsent(), StorageClass: types.StorageClass(aws.ToString(d.storageClass)),
 			Tagging: d.tagging, RequestPayer: d.payer(), ServerSideEncryption: types.ServerSideEncryption(aws.ToString(d.sseAlgorithm)), SSEKMSKeyId: d.kmsKey,
 			SSECustomerAlgorithm: d.customerAlgorithm, SSECustomerKey: d.customerKey, SSECustomerKeyMD5: d.customerMD5,
 		})
+		if err != nil {
+			return nil, err
+		}
+		return out, etagged(out.ETag)
 	})
 	if err != nil {
 		return backends.Info{}, err
@@ -184,11 +188,15 @@ func (u *upload) Part(ctx context.Context, p parts.Part) error {
 	number := int32(p.Number)
 	out, err := call(ctx, d, stepPart, func(ctx context.Context) (*s3.UploadPartOutput, error) {
 		rewind(body)
-		return d.client.UploadPart(ctx, &s3.UploadPartInput{
+		out, err := d.client.UploadPart(ctx, &s3.UploadPartInput{
 			Bucket: &d.o.Bucket, Key: &u.key, UploadId: &u.id, PartNumber: &number, Body: body, ContentLength: aws.Int64(int64(len(p.Bytes))),
 			ContentMD5: md5sum, ChecksumCRC32C: crc, RequestPayer: d.payer(),
 			SSECustomerAlgorithm: d.customerAlgorithm, SSECustomerKey: d.customerKey, SSECustomerKeyMD5: d.customerMD5,
 		})
+		if err != nil {
+			return nil, err
+		}
+		return out, etagged(out.ETag)
 	})
 	if err != nil {
 		return err
@@ -214,7 +222,11 @@ func (u *upload) Commit(ctx context.Context, w parts.Whole) (backends.Info, erro
 		in.MpuObjectSize = &w.Size
 	}
 	out, err := call(ctx, d, u.step(stepCommit, stepCommitNew), func(ctx context.Context) (*s3.CompleteMultipartUploadOutput, error) {
-		return d.client.CompleteMultipartUpload(ctx, in)
+		out, err := d.client.CompleteMultipartUpload(ctx, in)
+		if err != nil {
+			return nil, err
+		}
+		return out, etagged(out.ETag)
 	})
 	if err != nil {
 		return backends.Info{}, err

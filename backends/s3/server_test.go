@@ -525,7 +525,7 @@ func TestGet_CloseUnblocksRead(t *testing.T) {
 	block := make(chan struct{})
 	defer close(block)
 	d, _ := forged(t, nil, func(r *http.Request) answer {
-		return answer{status: 200, header: http.Header{"Content-Length": {"10"}}, body: readerFunc(func([]byte) (int, error) {
+		return answer{status: 200, header: http.Header{"Content-Length": {"10"}, "Etag": {`"e"`}}, body: readerFunc(func([]byte) (int, error) {
 			select {
 			case <-r.Context().Done():
 				return 0, r.Context().Err()

@@ -84,13 +84,14 @@ type Plan struct {
 	dialect Dialect
 	now     func() time.Time
 
-	mu     sync.Mutex
-	rules  []Rule
-	seen   []int // matching requests, by rule
-	fired  []int // by rule
-	clock  int
-	events []*Event
-	owned  []interface{ CloseIdleConnections() } // transports made here, see Close
+	mu      sync.Mutex
+	rules   []Rule
+	stopped int   // so many of them are over
+	seen    []int // matching requests, by rule
+	fired   []int // by rule
+	clock   int
+	events  []*Event
+	owned   []interface{ CloseIdleConnections() } // transports made here, see Close
 }
 
 // NewPlan returns a plan. Without rules it only writes the log.
@@ -118,12 +119,8 @@ func (p *Plan) Add(rules ...Rule) {
 func (p *Plan) Stop() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	for i := range p.rules {
-		p.rules[i].Nth = stopped
-	}
+	p.stopped = len(p.rules)
 }
-
-const stopped = int(^uint(0) >> 1)
 
 // Rules returns the rules as they are.
 func (p *Plan) Rules() []Rule {
@@ -228,7 +225,7 @@ func (p *Plan) begin(r *http.Request) (*Event, Action) {
 			continue
 		}
 		p.seen[i]++
-		if do == nil && p.seen[i] >= rule.Nth && (rule.Times < 0 || p.fired[i] < max(1, rule.Times)) {
+		if do == nil && i >= p.stopped && p.seen[i] >= rule.Nth && (rule.Times < 0 || p.fired[i] < max(1, rule.Times)) {
 			p.fired[i]++
 			e.Rule, do = i, rule.Do
 		}

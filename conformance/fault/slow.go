@@ -26,8 +26,8 @@ func (a StallHeaders) act(c *call, r *http.Request) (*http.Response, error) {
 		}
 		return c.next.RoundTrip(r)
 	}
-	base, ok := c.next.(*http.Transport)
-	if !ok {
+	base := baseOf(c.next)
+	if base == nil {
 		drain(r)
 		return nil, wait(r.Context(), 0)
 	}
@@ -38,6 +38,20 @@ func (a StallHeaders) act(c *call, r *http.Request) (*http.Response, error) {
 	out := r.Clone(r.Context())
 	out.URL.Scheme = "http" // there is nobody to shake hands with
 	return silent.RoundTrip(out)
+}
+
+// baseOf looks through other plans.
+func baseOf(rt http.RoundTripper) *http.Transport {
+	for {
+		switch t := rt.(type) {
+		case *Transport:
+			rt = t.next
+		case *http.Transport:
+			return t
+		default:
+			return nil
+		}
+	}
 }
 
 func (p *Plan) own(t interface{ CloseIdleConnections() }) {

@@ -189,6 +189,10 @@ func (t *Transport) RoundTrip(req *http.Request) (*http.Response, error) {
 		cancel(nil)
 		return nil, err
 	}
-	resp.Body = &receiving{ReadCloser: resp.Body, ctx: ctx, w: w, cancel: cancel}
+	left := resp.ContentLength
+	if req.Method == http.MethodHead {
+		left = 0
+	}
+	resp.Body = &receiving{ReadCloser: resp.Body, ctx: ctx, w: w, cancel: cancel, left: left}
 	return resp, nil
 }

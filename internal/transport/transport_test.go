@@ -94,6 +94,33 @@ func TestStall_OfAnAnswer(t *testing.T) {
 }
 
 // TestStall_SlowReaderIsNone: the time between two Reads is the reader's own.
+type roundTripper func(*http.Request) (*http.Response, error)
+
+func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
+
+// TestBody_AnEndBeforeItsLengthIsNone: what wraps the network may end an answer as if all was there.
+func TestBody_AnEndBeforeItsLengthIsNone(t *testing.T) {
+	for _, tt := range []struct {
+		method string
+		length int64
+		want   error
+	}{{http.MethodGet, 4, nil}, {http.MethodGet, -1, nil}, {http.MethodHead, 9, nil}, {http.MethodGet, 5, io.ErrUnexpectedEOF}} {
+		tr := mustNew(t, Options{Wrap: func(http.RoundTripper) http.RoundTripper {
+			return roundTripper(func(*http.Request) (*http.Response, error) {
+				return &http.Response{StatusCode: 200, ContentLength: tt.length, Body: io.NopCloser(strings.NewReader("half"))}, nil
+			})
+		}})
+		resp, err := tr.RoundTrip(request(t, tt.method, "http://x.invalid", nil))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if b, err := io.ReadAll(resp.Body); string(b) != "half" || !errors.Is(err, tt.want) {
+			t.Errorf("%s of %d bytes: %q, %v", tt.method, tt.length, b, err)
+		}
+		_ = resp.Body.Close()
+	}
+}
+
 func TestStall_SlowReaderIsNone(t *testing.T) {
 	srv := server(t, func(w http.ResponseWriter, _ *http.Request, _ <-chan struct{}) { _, _ = w.Write(make([]byte, 1000)) })
 	tr := mustNew(t, Options{StallTimeout: short})

@@ -66,18 +66,24 @@ func (s *sending) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// receiving is an answer's body. Only a Read that blocks is watched: a reader that takes its time is no stall of the store.
+// receiving is an answer's body. Only a Read that blocks is watched: a reader that takes its time is no stall of the store. An end before as many bytes came
+// as were announced is no end, whoever below says so.
 type receiving struct {
 	io.ReadCloser
 	ctx    context.Context //nolint:containedctx // of the request whose body this is
 	w      *watch
 	cancel context.CancelCauseFunc
+	left   int64 // announced and not yet read; below 0 from the start: not known
 }
 
 func (r *receiving) Read(p []byte) (int, error) {
 	r.w.timer.Reset(r.w.limit)
 	n, err := r.ReadCloser.Read(p)
 	r.w.timer.Stop()
+	r.left -= int64(n)
+	if err == io.EOF && r.left > 0 {
+		return n, io.ErrUnexpectedEOF
+	}
 	if err == nil || err == io.EOF {
 		return n, err
 	}

@@ -141,12 +141,16 @@ func (s *Server) resume(w http.ResponseWriter, r *http.Request, id string) *fail
 	case have > total:
 		return &failure{http.StatusBadRequest, "invalid"}
 	default:
-		return s.finish(w, up)
+		return s.finish(w, r, up)
 	}
 	return nil
 }
 
-func (s *Server) finish(w http.ResponseWriter, up *session) *failure {
+// finish makes the object. Its checksum may come with the last piece.
+func (s *Server) finish(w http.ResponseWriter, r *http.Request, up *session) *failure {
+	if sum, ok := strings.CutPrefix(r.Header.Get("X-Goog-Hash"), "crc32c="); ok {
+		up.meta.CRC32C = sum
+	}
 	o, fail := s.store(up.bucket, up.query, up.meta, up.data)
 	s.mu.Lock()
 	up.done, up.gone = o, fail != nil
