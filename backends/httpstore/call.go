@@ -40,8 +40,17 @@ func (g *Gate) Check(ctx context.Context) error {
 	return nil
 }
 
+type cleanupKey struct{}
+
+// Cleanup returns a context whose calls go through a closed Gate too: those that remove what an operation which Close has ended would leave in the
+// store. The context has to end by itself, as that of parts.Target.Abort does.
+func Cleanup(ctx context.Context) context.Context { return context.WithValue(ctx, cleanupKey{}, true) }
+
 // Begin opens a call. The one who begins it ends it.
 func (g *Gate) Begin(ctx context.Context) (*Call, error) {
+	if ctx.Value(cleanupKey{}) != nil && ctx.Err() == nil {
+		g = &Gate{ctx: context.WithoutCancel(ctx)}
+	}
 	if err := g.Check(ctx); err != nil {
 		return nil, err
 	}

@@ -74,6 +74,28 @@ func TestGate_OutlivesTheContextOfItsMaking(t *testing.T) {
 	}
 }
 
+func TestGate_LetsCleanUpsThrough(t *testing.T) {
+	g := NewGate(t.Context())
+	g.Close()
+	ctx, cancel := context.WithCancel(t.Context())
+	c := begin(t, Cleanup(ctx), g)
+	defer c.End()
+	if c.Ended() != nil || c.Context().Err() != nil {
+		t.Errorf("ended: %v, %v", c.Ended(), c.Context().Err())
+	}
+	cancel()
+	<-c.Context().Done()
+	if err := c.Ended(); !errors.Is(err, context.Canceled) {
+		t.Errorf("its own end: %v", err)
+	}
+	if _, err := g.Begin(Cleanup(ctx)); !errors.Is(err, context.Canceled) {
+		t.Errorf("with a dead context: %v", err)
+	}
+	if _, err := g.Begin(t.Context()); !errors.Is(err, backends.Closed) {
+		t.Errorf("any other call: %v", err)
+	}
+}
+
 type closer struct {
 	io.Reader
 	closed int

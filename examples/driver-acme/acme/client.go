@@ -82,8 +82,8 @@ func (d *Driver) send(c *httpstore.Call, r request) (*http.Response, error) {
 		maybe = maybe || !final && r.step.creates() && mayHaveHappened(e)
 		e.Attempts, e.Ambiguous = c.Attempts(), maybe
 		again := (e.Code.Temporary() || e.Code == backends.Corrupt) && !isAnswer(e, noSuchUpload)
-		if e.Code == backends.Unauthenticated && refused == "" && token != "" {
-			refused, again = token, true // it may have been revoked: one more, with another token
+		if (isAnswer(e, badToken) || isAnswer(e, tokenExpired)) && refused == "" {
+			refused, again = token, true // one more, with another token
 		}
 		if final || !again || attempt >= d.o.MaxAttempts {
 			return nil, e
@@ -146,7 +146,7 @@ func (d *Driver) attempt(ctx context.Context, r request, token string) (*http.Re
 	}
 	if resp.StatusCode >= 300 {
 		defer resp.Body.Close()
-		return nil, answerError(resp, r.step)
+		return nil, d.answerError(resp, r.step)
 	}
 	if r.step == stepGet {
 		return resp, nil

@@ -18,7 +18,7 @@ func (dialect) Step(r *http.Request) string {
 	if r.URL.Path == "/v1/token" {
 		return fault.Token
 	}
-	what := r.URL.Path[strings.Index(r.URL.Path, "/segments/")+len("/segments/"):]
+	_, what, _ := strings.Cut(strings.TrimPrefix(r.URL.Path, "/v1/b/"), "/") // behind the bucket
 	return map[string]string{
 		"PUT object": fault.Put, "GET object": fault.Get, "HEAD object": fault.Stat, "DELETE object": fault.Delete,
 		"GET list": fault.List, "POST delete": fault.Bulk,
@@ -27,7 +27,7 @@ func (dialect) Step(r *http.Request) string {
 }
 
 // Error implements fault.Dialect. Nil: this store has no such answer.
-func (dialect) Error(step string, kind fault.ErrorKind) *http.Response {
+func (dialect) Error(_ string, kind fault.ErrorKind) *http.Response {
 	e, ok := map[fault.ErrorKind]struct {
 		status int
 		code   string
@@ -36,14 +36,11 @@ func (dialect) Error(step string, kind fault.ErrorKind) *http.Response {
 		fault.TooManyRequests: {429, "slow_down"}, fault.SlowDown: {503, "slow_down"}, fault.BadRequest: {400, "bad_request"},
 		fault.Unauthenticated: {401, "bad_credentials"}, fault.ExpiredToken: {401, "token_expired"}, fault.Denied: {403, "denied"},
 		fault.NotFound: {404, "no_such_object"}, fault.NoBucket: {404, "no_such_bucket"}, fault.NoUpload: {404, "no_such_upload"},
-		fault.Precondition: {412, "exists"}, fault.InvalidRange: {416, "bad_range"}, fault.BadChecksum: {400, "checksum_mismatch"},
+		fault.Precondition: {412, "changed"}, fault.InvalidRange: {416, "bad_range"}, fault.BadChecksum: {400, "checksum_mismatch"},
 		fault.Quota: {507, "quota_exceeded"},
 	}[kind]
 	if !ok {
 		return nil
-	}
-	if e.code == "exists" && step == fault.Get {
-		e.code = "changed"
 	}
 	if e.code == "" { // a proxy before the store
 		return fault.NewResponse(e.status, "")

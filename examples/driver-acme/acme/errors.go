@@ -34,6 +34,8 @@ const (
 	maxErrorTextShown = 300
 
 	noSuchUpload = "no_such_upload"
+	badToken     = "bad_token"
+	tokenExpired = "token_expired"
 )
 
 // creates reports whether the step makes an object visible.
@@ -43,9 +45,9 @@ func (s step) creates() bool { return s == stepPut || s == stepCommit }
 func codes() map[string]backends.Code {
 	return map[string]backends.Code{
 		"no_such_object": backends.NotFound, noSuchUpload: backends.Unavailable, "no_such_bucket": backends.InvalidArgument,
-		"exists": backends.Exists, "changed": backends.Precondition, "bad_range": backends.InvalidRange,
+		"exists": backends.Precondition, "changed": backends.Precondition, "bad_range": backends.InvalidRange,
 		"bad_key": backends.InvalidArgument, "bad_request": backends.InvalidArgument,
-		"bad_credentials": backends.Unauthenticated, "no_token": backends.Unauthenticated, "bad_token": backends.Unauthenticated, "token_expired": backends.Unauthenticated,
+		"bad_credentials": backends.Unauthenticated, "no_token": backends.Unauthenticated, badToken: backends.Unauthenticated, tokenExpired: backends.Unauthenticated,
 		"denied": backends.Denied, "slow_down": backends.Throttled, "quota_exceeded": backends.Exhausted,
 		"checksum_mismatch": backends.Corrupt, "short_body": backends.Unavailable,
 	}
@@ -64,9 +66,6 @@ func codeOfStatus(status int, s step) backends.Code {
 		}
 		return backends.InvalidArgument
 	case http.StatusPreconditionFailed:
-		if s.creates() {
-			return backends.Exists
-		}
 		return backends.Precondition
 	case http.StatusRequestedRangeNotSatisfiable:
 		return backends.InvalidRange
@@ -96,7 +95,7 @@ func isAnswer(err error, code string) bool {
 }
 
 // answerError makes an error of an answer. No more than a bounded part of it is read.
-func answerError(resp *http.Response, s step) *backends.Error {
+func (d *Driver) answerError(resp *http.Response, s step) *backends.Error {
 	var doc struct {
 		Error struct{ Code, Message string }
 	}
@@ -119,7 +118,7 @@ func answerError(resp *http.Response, s step) *backends.Error {
 	case code == backends.Unauthenticated:
 		cause = fmt.Errorf("see %s and %s: %w", keyKeyID, keySecret, cause)
 	case name == "no_such_bucket":
-		cause = fmt.Errorf("see %s: %w", keyBucket, cause)
+		cause = fmt.Errorf("there is no bucket %q, see %s: %w", d.o.Bucket, keyBucket, cause)
 	}
 	return &backends.Error{Code: code, Status: resp.StatusCode, RequestID: resp.Header.Get("Acme-Request-Id"), RetryAfter: retryAfter(resp.Header), Err: cause}
 }

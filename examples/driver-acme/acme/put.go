@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/tierkit/tierkit/backends"
+	"github.com/tierkit/tierkit/backends/httpstore"
 	"github.com/tierkit/tierkit/backends/parts"
 )
 
@@ -96,7 +97,7 @@ func (u *upload) Single(ctx context.Context, p parts.Part) (backends.Info, error
 		step: stepPut, method: http.MethodPut, path: u.path("object"), query: queryOf("key", u.key), header: h, body: p.Bytes, decode: &out,
 	})
 	if err != nil {
-		return backends.Info{}, err
+		return backends.Info{}, u.refused(err)
 	}
 	return u.created(&out, int64(len(p.Bytes)), p.CRC32C)
 }
@@ -109,6 +110,14 @@ func (u *upload) created(out *info, size int64, sum uint32) (backends.Info, erro
 	i := out.public()
 	i.Key, i.Meta = u.key, u.opts.Meta
 	return i, nil
+}
+
+// refused tells that a condition which does not hold is the one of IfAbsent.
+func (u *upload) refused(err error) error {
+	if e, ok := errors.AsType[*backends.Error](err); ok && e.Code == backends.Precondition && u.opts.IfAbsent {
+		e.Code = backends.Exists
+	}
+	return err
 }
 
 // Begin implements parts.Target. The id is ours, so that an answer that was lost leaves no second upload behind.
@@ -135,14 +144,18 @@ func (u *upload) Commit(ctx context.Context, w parts.Whole) (backends.Info, erro
 		e.Restart = true // somebody has removed it: sending everything again may do
 	}
 	if err != nil {
-		return backends.Info{}, err
+		return backends.Info{}, u.refused(err)
 	}
 	return u.created(&out, w.Size, w.CRC32C)
 }
 
-// Abort implements parts.Target.
+// Abort implements parts.Target. It works when the driver was closed meanwhile, too: nothing may stay in the store.
 func (u *upload) Abort(ctx context.Context) error {
-	return u.d.AbortUpload(ctx, backends.Upload{Key: u.key, ID: u.id})
+	err := u.d.AbortUpload(httpstore.Cleanup(ctx), backends.Upload{Key: u.key, ID: u.id})
+	if errors.Is(u.d.gate.Check(ctx), backends.Closed) {
+		u.d.pool.CloseIdleConnections() // the one that was opened for this
+	}
+	return err
 }
 
 // Find implements parts.Target.
