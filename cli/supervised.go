@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"strconv"
 	"time"
 
 	"github.com/tierkit/tierkit/internal/settings"
@@ -23,6 +24,9 @@ const (
 	// the whole group, and the broker still copies then.
 	signalPatience = time.Minute
 )
+
+// keyPluginCustom is the plug-in's setting for remote.log.metadata.custom.metadata.max.bytes of its broker.
+const keyPluginCustom = "tierkit.plugin.custom.metadata.max.bytes"
 
 // startRequest is the line that a client sends.
 type startRequest struct {
@@ -70,6 +74,9 @@ func (a *app) supervised(ctx context.Context, stop context.CancelCauseFunc) (err
 		return err
 	}
 	d.logDirs = d.config.LogDirs
+	if n, err := strconv.Atoi(q.Settings[keyPluginCustom]); err == nil && n > 0 { // a broker does not hand over its own
+		d.custom = n
+	}
 	defer func() {
 		if cerr := d.close(); cerr != nil {
 			d.log.Error("closing", "error", cerr)

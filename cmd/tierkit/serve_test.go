@@ -347,6 +347,37 @@ func standalone(t *testing.T) *supervised {
 	return s
 }
 
+// TestServe_AStoreThatRefusesTheDaemonKeepsItFromStarting: it says what is missing, and leaves the lock and nothing else.
+func TestServe_AStoreThatRefusesTheDaemonKeepsItFromStarting(t *testing.T) {
+	text := minio(t) + daemonSettings(t)
+	for old, want := range map[string]string{"secret.access.key=": "credentials", "bucket.name=": "bucket"} {
+		config := configure(t, strings.Replace(text, old, old+"wrong", 1))
+		said := fmt.Sprint(command(t, cli.ExitFailed, "serve", "--config", config)[0]["error"])
+		if !strings.Contains(said, want) || !strings.Contains(said, "the store cannot be used") {
+			t.Errorf("%s: %s", old, said)
+		}
+	}
+	for old, want := range map[string]string{
+		"tierkit.state.dir=": "tierkit.state.dir", "tierkit.token.file=": "tierkit.token.file", "tierkit.listen=127.0.0.1": "tierkit.listen", "node.id=1": "node.id",
+	} {
+		config := configure(t, text)
+		data, err := os.ReadFile(config)
+		if err != nil {
+			t.Fatal(err)
+		}
+		changed := strings.Replace(string(data), old, "a.line.of.somebody=", 1)
+		if old == "tierkit.listen=127.0.0.1" {
+			changed = strings.Replace(string(data), old, "tierkit.listen=0.0.0.0", 1)
+		}
+		if err := os.WriteFile(config, []byte(strings.ReplaceAll(changed, "rsm.config.a.line", "a.line")), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if said := fmt.Sprint(command(t, cli.ExitUsage, "serve", "--config", config)[0]["error"]); !strings.Contains(said, want) {
+			t.Errorf("without %s: %s", old, said)
+		}
+	}
+}
+
 func TestServe_StandaloneEndsOnASignal(t *testing.T) {
 	s := standalone(t)
 	if err := s.cmd.Process.Signal(syscall.SIGTERM); err != nil {

@@ -1,0 +1,196 @@
+package serve
+
+import (
+	"context"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/tierkit/tierkit/backends"
+	"github.com/tierkit/tierkit/backends/mem"
+	"github.com/tierkit/tierkit/rsm"
+)
+
+// refusing is a driver that refuses one kind of request.
+type refusing struct {
+	backends.Driver
+	what string
+	with error
+}
+
+func (r *refusing) no(what string) error {
+	if r.what == what {
+		return r.with
+	}
+	return nil
+}
+
+func (r *refusing) Put(ctx context.Context, key string, body io.Reader, o backends.PutOptions) (backends.Info, error) {
+	if err := r.no("put"); err != nil {
+		return backends.Info{}, err
+	}
+	return r.Driver.Put(ctx, key, body, o)
+}
+
+func (r *refusing) Get(ctx context.Context, key string, o backends.GetOptions) (*backends.Object, error) {
+	what := "get"
+	if o.Range.Length > 0 {
+		what = "range"
+	}
+	if err := r.no(what); err != nil {
+		return nil, err
+	}
+	return r.Driver.Get(ctx, key, o)
+}
+
+func (r *refusing) Stat(ctx context.Context, key string) (backends.Info, error) {
+	if err := r.no("stat"); err != nil {
+		return backends.Info{}, err
+	}
+	info, err := r.Driver.Stat(ctx, key)
+	if r.what == "clock" {
+		info.ModTime = info.ModTime.Add(-time.Hour)
+	}
+	return info, err
+}
+
+func (r *refusing) List(ctx context.Context, o backends.ListOptions) (backends.Page, error) {
+	if err := r.no("list"); err != nil {
+		return backends.Page{}, err
+	}
+	return r.Driver.List(ctx, o)
+}
+
+func (r *refusing) Delete(ctx context.Context, key string) error {
+	if err := r.no("delete"); err != nil {
+		return err
+	}
+	return r.Driver.Delete(ctx, key)
+}
+
+// examine looks at a subject and returns what was found.
+func examine(t *testing.T, d backends.Driver, change func(*Subject)) (found []Finding) {
+	t.Helper()
+	store, err := backends.NewStore(d, backends.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	budget, err := rsm.NewBudget(rsm.Config{}, store)
+	if err != nil {
+		t.Fatal(err)
+	}
+	store.UseBudget(budget)
+	m, err := rsm.New(rsm.Options{Store: store, Budget: budget})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = m.Close(); _ = store.Close() }()
+	dir := t.TempDir()
+	file := filepath.Join(dir, "token")
+	if err := os.WriteFile(file, []byte(token), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	x := Subject{
+		Segments: m, Config: Config{StateDir: filepath.Join(dir, "state"), Listen: "127.0.0.1:0", TokenFile: file}, LogDirs: []string{dir},
+		Custom: DefaultMaxCustomBytes, Now: time.Now, Report: func(f Finding) { found = append(found, f) },
+	}
+	if change != nil {
+		change(&x)
+	}
+	Examine(t.Context(), x)
+	return found
+}
+
+// bad are the checks that did not succeed.
+func bad(found []Finding) (out []string) {
+	for _, f := range found {
+		if f.Result != OK && !strings.HasPrefix(f.Check, "memory") { // how much there is, is the machine's
+			out = append(out, string(f.Result)+" "+f.Check)
+		}
+	}
+	return out
+}
+
+func TestExamine_EachRequestOfTheStoreHasItsLine(t *testing.T) {
+	space := new(mem.Space)
+	if got := bad(examine(t, space.Client(mem.Options{}), nil)); len(got) != 0 {
+		t.Errorf("all is well: %v", got)
+	}
+	for what, want := range map[string]string{
+		"put": "fail store: put an object", "get": "fail store: get it", "range": "fail store: get a range of it", "stat": "fail store: look at it",
+		"list": "fail store: the driver's own probe", "delete": "fail store: delete it", "clock": "warn clock: agrees with the store's",
+	} {
+		space := new(mem.Space)
+		found := examine(t, &refusing{Driver: space.Client(mem.Options{}), what: what, with: backends.Errorf(backends.Denied, "not for you")}, nil)
+		if got := bad(found); len(got) != 1 || got[0] != want {
+			t.Errorf("%s: %v, want %s", what, got, want)
+		}
+		for _, f := range found {
+			if f.Result != OK && f.Do == "" {
+				t.Errorf("%s: %+v does not say what to do", what, f)
+			}
+		}
+		if left := keys(t, space); len(left) != 0 && what != "delete" {
+			t.Errorf("%s: left in the store: %v", what, left)
+		}
+	}
+}
+
+func TestExamine_LooksAtTheMachine(t *testing.T) {
+	dir := t.TempDir()
+	file := filepath.Join(dir, "file")
+	if err := os.WriteFile(file, []byte("short"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	open := filepath.Join(dir, "open")
+	if err := os.WriteFile(open, []byte(token), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Chmod(open, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	for name, tc := range map[string]struct {
+		change func(*Subject)
+		want   string
+	}{
+		"state":        {func(x *Subject) { x.Config.StateDir = filepath.Join(file, "below") }, "fail state directory: can be written"},
+		"short token":  {func(x *Subject) { x.Config.TokenFile = file }, "fail token: can be read"},
+		"no token":     {func(x *Subject) { x.Config.TokenFile = filepath.Join(dir, "none") }, "fail token: can be read"},
+		"public token": {func(x *Subject) { x.Config.TokenFile = open }, "warn token: can be read"},
+		"certificate":  {func(x *Subject) { x.Config.CertFile, x.Config.KeyFile = file, file }, "fail TLS: certificates and key"},
+		"log dir":      {func(x *Subject) { x.LogDirs = []string{file + "s"} }, "warn log directory " + file + "s: can be read"},
+		"no log dirs":  {func(x *Subject) { x.LogDirs = nil }, "warn log directories: are known"},
+		"address":      {func(x *Subject) { x.Config.Listen = "256.0.0.1:1" }, "fail address 256.0.0.1:1: is free"},
+	} {
+		if got := bad(examine(t, new(mem.Space).Client(mem.Options{}), tc.change)); len(got) != 1 || got[0] != tc.want {
+			t.Errorf("%s: %v, want %s", name, got, tc.want)
+		}
+	}
+}
+
+func TestMemoryOf(t *testing.T) {
+	dir := t.TempDir()
+	write := func(name, text string) string {
+		path := filepath.Join(dir, name)
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
+	info := write("meminfo", "MemFree:  1 kB\nMemTotal:        2048 kB\n")
+	for _, tc := range []struct {
+		cgroup, info string
+		want         int64
+		of           string
+	}{
+		{write("max", "max\n"), info, 2048 << 10, "this machine"}, {write("limit", "1000\n"), info, 1000, "this container"},
+		{"none", info, 2048 << 10, "this machine"}, {"none", "none", 0, ""}, {"none", write("odd", "MemTotal: many kB"), 0, ""},
+	} {
+		if n, of := memoryOf(filepath.Join(dir, filepath.Base(tc.cgroup)), filepath.Join(dir, filepath.Base(tc.info))); n != tc.want || of != tc.of {
+			t.Errorf("%s, %s: %d of %q, want %d of %q", tc.cgroup, tc.info, n, of, tc.want, tc.of)
+		}
+	}
+}

@@ -1,0 +1,112 @@
+package serve
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/tierkit/tierkit/remotelog"
+)
+
+func TestReady_WhenTheStoreWasUsableOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var away atomic.Bool
+		var probes atomic.Int64
+		away.Store(true)
+		s := open(t, &fake{}, func(o *Options) {
+			o.Probe = func(context.Context) error {
+				if probes.Add(1); away.Load() {
+					return errors.New("nobody\nanswers")
+				}
+				return nil
+			}
+		})
+		for _, reason := range []string{"not probed yet", "nobody; answers"} {
+			if w := ask(t, s, "GET", "/v1/ready", nil); w.Code != 503 || !strings.Contains(w.Body.String(), reason) || s.Stats().Ready {
+				t.Errorf("ready: %d %s, want %q", w.Code, w.Body, reason)
+			}
+			if err := s.Check(t.Context()); err == nil {
+				t.Error("the store is away and the check says nothing")
+			}
+		}
+		time.Sleep(10 * time.Minute)
+		if n := probes.Load(); n < 20 || n > 40 {
+			t.Errorf("%d probes in ten minutes", n)
+		}
+		away.Store(false)
+		time.Sleep(probeLast + time.Second)
+		if w := ask(t, s, "GET", "/v1/ready", nil); w.Code != 200 || w.Body.String() != `{"ready":true,"reasons":[]}` || !s.Stats().Ready {
+			t.Errorf("ready: %d %s", w.Code, w.Body)
+		}
+		n := probes.Load()
+		time.Sleep(10 * time.Minute)
+		if probes.Load() != n {
+			t.Error("a store that was usable is probed on")
+		}
+	})
+}
+
+func TestReady_AProbeThatHangsEnds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := open(t, &fake{}, func(o *Options) {
+			o.Probe = func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() }
+		})
+		began := time.Now()
+		if err := s.Check(t.Context()); err == nil || !strings.Contains(err.Error(), "no answer within") || time.Since(began) != probeTime {
+			t.Errorf("%v after %v", err, time.Since(began))
+		}
+	})
+}
+
+func TestDelete_AsksAreAnsweredWithinHalfASecond(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var begun atomic.Int64
+		fails := errors.New("the store said no")
+		f := &fake{}
+		seg := someSegment(10)
+		s := open(t, f)
+		f.delete = func(context.Context, remotelog.SegmentMetadata) error {
+			if begun.Add(1) == 1 {
+				time.Sleep(time.Second)
+				return fails
+			}
+			return nil
+		}
+		q := map[string]any{"segment": seg.wire(), "waitMs": 10_000}
+		for range 2 {
+			at := time.Now()
+			if got := stateIn(t, ask(t, s, "POST", "/v1/delete", q)); got != "running" || time.Since(at) != maxWait {
+				t.Errorf("%s after %v", got, time.Since(at))
+			}
+		}
+		time.Sleep(10 * time.Second) // it ended meanwhile: the result waits for the next call
+		want(t, ask(t, s, "POST", "/v1/delete", q), 500, KindFailed)
+		if got := stateIn(t, ask(t, s, "POST", "/v1/delete", q)); got != "done" || begun.Load() != 2 {
+			t.Errorf("%s after %d deletes", got, begun.Load())
+		}
+	})
+}
+
+func TestDelete_IsBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := open(t, &fake{delete: func(ctx context.Context, _ remotelog.SegmentMetadata) error { <-ctx.Done(); return ctx.Err() }})
+		seg := someSegment(10)
+		q := map[string]any{"segment": seg.wire(), "waitMs": 450}
+		began := time.Now()
+		for {
+			w := ask(t, s, "POST", "/v1/delete", q)
+			if w.Code == 200 {
+				continue
+			}
+			want(t, w, 504, KindTimeout)
+			break
+		}
+		if took := time.Since(began); took > deleteTime+time.Second {
+			t.Errorf("took %v", took)
+		}
+	})
+}
