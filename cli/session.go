@@ -177,7 +177,7 @@ func (s *session) openMetadata(ctx context.Context, open openFileLog) error {
 	if err := s.openLog(ctx, open); err != nil {
 		return err
 	}
-	m, err := rlmm.New(s.log, rlmm.Options{All: true, Logger: s.app.log, Now: s.app.Now})
+	m, err := rlmm.New(s.log, rlmm.Options{All: true, SnapshotDir: s.metaLog.SnapshotDir, Logger: s.app.log, Now: s.app.Now})
 	if err != nil {
 		return err
 	}

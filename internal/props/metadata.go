@@ -12,6 +12,7 @@ import (
 const (
 	keyLog         = "metadata.log"
 	keyMetadataDir = "metadata.log.dir"
+	keySnapshotDir = "metadata.snapshot.dir"
 	keyBootstrap   = "remote.log.metadata.common.client.bootstrap.servers"
 	keyRoot        = "storage.root"
 	kafkaKeys      = "remote.log.metadata." // the Kafka log's own settings
@@ -41,6 +42,11 @@ func MetadataSettings() []settings.Setting {
 			Doc: "The directory of the file log. The default is `<" + keyRoot + ">/.tierkit/metadata`; without `" + keyRoot + "` it is required. " +
 				"In a broker's file it needs the prefix, because Kafka has a `" + keyMetadataDir + "` of its own.",
 		},
+		{
+			Name: keySnapshotDir, Type: settings.TypeFile,
+			Doc: "A directory for snapshots of the metadata, one file for each log: the next start reads only what the log got afterwards. " +
+				"One that is damaged or does not fit the log is passed over, and any may be deleted. Without it the whole log is read each time.",
+		},
 	}
 }
 
@@ -48,6 +54,8 @@ func MetadataSettings() []settings.Setting {
 type MetadataLog struct {
 	Kind LogKind
 	Dir  string // of LogFile
+	// SnapshotDir is where snapshots of the metadata are kept; "" means nowhere.
+	SnapshotDir string
 
 	// Of LogKafka: where to connect, with which security.protocol ("" for the client's default), and all remote.log.metadata.* settings.
 	BootstrapServers []string
@@ -71,7 +79,7 @@ func (f *File) MetadataLog(o settings.Options) (MetadataLog, error) {
 	errs = append(errs, f.bareLog(own))
 	values, err := settings.Parse(MetadataSettings(), own, o)
 	errs = append(errs, err)
-	m := MetadataLog{Kind: LogKind(values.String(keyLog)), Dir: values.File(keyMetadataDir)}
+	m := MetadataLog{Kind: LogKind(values.String(keyLog)), Dir: values.File(keyMetadataDir), SnapshotDir: values.File(keySnapshotDir)}
 	servers, protocol := f.bootstrap(kafka)
 	switch {
 	case m.Kind == "" && values.IsSet(keyLog): // reported already
@@ -91,7 +99,7 @@ func (f *File) MetadataLog(o settings.Options) (MetadataLog, error) {
 	case LogFile:
 		errs = append(errs, f.defaultDir(&m, values, o.Prefix))
 	case LogMemory:
-		m.Dir = ""
+		m.Dir, m.SnapshotDir = "", "" // no other process has this log
 	}
 	err = errors.Join(errs...)
 	if err != nil && len(servers) == 0 {

@@ -172,10 +172,11 @@ func TestMetadataLog_Rules(t *testing.T) {
 	}{
 		{"two lines", lines("storage.backend=fs", "storage.root=/x"), MetadataLog{Kind: LogFile, Dir: "/x/.tierkit/metadata"}, nil},
 		{"dir given", lines("storage.root=/x", "metadata.log.dir=/y"), MetadataLog{Kind: LogFile, Dir: "/y"}, nil},
-		{"memory", lines("storage.backend=fs", "metadata.log=memory"), MetadataLog{Kind: LogMemory}, nil},
+		{"memory", lines("storage.backend=fs", "metadata.log=memory", "metadata.snapshot.dir=/s"), MetadataLog{Kind: LogMemory}, nil},
+		{"snapshots", lines("storage.root=/x", "metadata.snapshot.dir=/s"), MetadataLog{Kind: LogFile, Dir: "/x/.tierkit/metadata", SnapshotDir: "/s"}, nil},
 		{
-			"bootstrap servers", lines(backend, "rsm.config.storage.root=/x", boot),
-			MetadataLog{Kind: LogKafka, BootstrapServers: []string{"k1:1", "k2:2"}, Kafka: map[string]string{keyBootstrap: "k1:1,k2:2"}}, nil,
+			"bootstrap servers", lines(backend, "rsm.config.storage.root=/x", boot, "rlmm.config.metadata.snapshot.dir=/s"),
+			MetadataLog{Kind: LogKafka, SnapshotDir: "/s", BootstrapServers: []string{"k1:1", "k2:2"}, Kafka: map[string]string{keyBootstrap: "k1:1,k2:2"}}, nil,
 		},
 		{
 			"file although Kafka is there", lines(backend, "rsm.config.storage.root=/x", boot, "metadata.log=file", "metadata.log.dir=/kraft"),
