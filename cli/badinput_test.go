@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"encoding/binary"
 	"errors"
-	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -13,7 +12,7 @@ import (
 	"testing"
 
 	"github.com/tierkit/tierkit/cli"
-	"github.com/tierkit/tierkit/internal/need"
+	"github.com/tierkit/tierkit/internal/testbed"
 )
 
 func truncate(t *testing.T, path string, size int64) {
@@ -308,10 +307,7 @@ func TestBadInput_RootNotWritable(t *testing.T) {
 // A full disk: a small tmpfs where it can be mounted.
 func TestBadInput_DiskFullInTheMiddleOfACopy(t *testing.T) {
 	b := newBed(t, nil, "orders-0", "blobs-0")
-	if err := mountTmpfs(b.store, 256<<10); err != nil {
-		need.Never(t, fmt.Sprintf("no tmpfs can be mounted: %v", err))
-	}
-	t.Cleanup(func() { unmount(t, b.store) })
+	testbed.SmallDisk(t, b.store, 256<<10)
 	r := fails(t, cli.ExitFailed, []string{"no space left", "blobs-0"}, "copy", "--config", b.config, b.logs)
 	objects, leftovers := b.objects(t)
 	if len(leftovers) > 0 {

@@ -199,7 +199,10 @@ func TestOpen_AssemblesAManagerFromProperties(t *testing.T) {
 		"budget too small": {map[string]string{"memory.budget.bytes": "1MiB"}, []string{"pre.memory.budget.bytes", "set it to"}},
 		"no root":          {map[string]string{"storage.root": filepath.Join(root, "none")}, []string{"none"}},
 		"key file missing": {map[string]string{"encryption.enabled": "true", "encryption.key.pair.id": "k", "encryption.key.pairs": "k", "encryption.key.pairs.k.public.key.file": "/no/pub", "encryption.key.pairs.k.private.key.file": "/no/key"}, []string{"/no/pub"}},
-		"iceberg":          {map[string]string{"segment.format": "iceberg"}, []string{"iceberg"}},
+		"no cache directory": {map[string]string{
+			"fetch.chunk.cache.class": diskChunkCache, "fetch.chunk.cache.size": "1000000", "fetch.chunk.cache.path": filepath.Join(root, "absent"),
+		}, []string{"pre.fetch.chunk.cache.path", "not a directory"}},
+		"iceberg": {map[string]string{"segment.format": "iceberg"}, []string{"iceberg"}},
 	} {
 		p := map[string]string{}
 		for _, of := range []map[string]string{props, c.change} {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"os"
 	"strconv"
 	"time"
 
@@ -94,6 +95,11 @@ func (s *Setup) Open(ctx context.Context) (*Manager, error) {
 func openOver(store *backends.Store, c Config, keys crypto.KeyWrapper, o OpenOptions) (*Manager, error) {
 	if err := backends.CheckKey(store.Properties(), c.KeyPrefix+"t"); err != nil {
 		return nil, settings.Missing(o.Prefix+keyPrefix, "no object of this store can be behind it: %v", errors.Unwrap(err))
+	}
+	if dir := c.Disk.Dir; c.Disk.on() {
+		if info, err := os.Stat(dir); err != nil || !info.IsDir() {
+			return nil, settings.Problemf(o.Prefix+keyDiskPath, dir, "is not a directory that is there; tierkit-chunks is made in it")
+		}
 	}
 	budget, err := NewBudget(c, store)
 	if errors.Is(err, membudget.ErrTooLarge) {

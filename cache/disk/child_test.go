@@ -10,7 +10,9 @@ import (
 	"syscall"
 	"testing"
 	"testing/synctest"
+	"time"
 
+	"github.com/tierkit/tierkit/internal/testbed"
 	"github.com/tierkit/tierkit/membudget"
 )
 
@@ -165,6 +167,57 @@ func TestWrite_KilledInTheMiddle(t *testing.T) {
 			}
 		})
 	}
+}
+
+// A disk that is really full: what is there is read on, nothing torn is left, and when there is room again it is used.
+func TestWrite_AFullDisk(t *testing.T) {
+	dir := t.TempDir()
+	testbed.SmallDisk(t, dir, 1<<20)
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, Options{Dir: dir, MaxBytes: 1 << 30})
+		n := 0
+		for ; n < 100 && !r.Stats().Suspended; n++ {
+			r.put(n, dataOf(n, childSize))
+			synctest.Wait()
+		}
+		s := r.Stats()
+		if !s.Suspended || s.WriteErrors != 1 || s.Entries != n-1 || n < 10 {
+			t.Fatalf("after %d entries: %+v", n, s)
+		}
+		there := func() (there int) {
+			for key := range n {
+				if r.get(t, key, childSize) {
+					there++
+				}
+			}
+			return there
+		}
+		if got := there(); got != n-1 {
+			t.Errorf("%d entries can be read, want %d", got, n-1)
+		}
+		if space, files := onDisk(t, dir); files != n-1 || space != s.Bytes {
+			t.Errorf("%d files of %d bytes; %+v", files, space, s)
+		}
+		r.end(t)
+		r = newRig(t, Options{Dir: dir, MaxBytes: 1 << 30}) // a start on a full disk
+		synctest.Wait()
+		if got := there(); got != n-1 {
+			t.Errorf("after a restart %d entries can be read, want %d", got, n-1)
+		}
+		r.put(n, dataOf(n, childSize))
+		synctest.Wait()
+		if s := r.Stats(); !s.Suspended {
+			t.Errorf("%+v, want that the disk is full", s)
+		}
+		r.Delete(keyOf(0))
+		r.Delete(keyOf(1))
+		time.Sleep(firstPause)
+		r.put(n, dataOf(n, childSize))
+		synctest.Wait()
+		if s := r.Stats(); s.Suspended || !r.get(t, n, childSize) {
+			t.Errorf("%+v, want that it is written to again", s)
+		}
+	})
 }
 
 // A real limit of the system in the middle of a write.
