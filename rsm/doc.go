@@ -42,6 +42,15 @@
 // given up 2 seconds later if no other fetch went on, and at once if none ever did: a command that reads a part and leaves. With the
 // cache switched off nothing is loaded ahead.
 //
+// # Caches
+//
+// Decoded chunks, indexes and manifests are kept in memory (package cache). Below the chunks lies a tier on disk if [Config] names a directory
+// (package cache/disk): it has chunks as they are stored. A load looks once which chunks of its run are there, reads those, and asks the
+// store for each run of others with one request. What comes from the store goes to disk once it was decoded, on a goroutine that nobody waits
+// for. A chunk on disk is verified twice, with its entry's checksum and with whatever verifies a chunk from the store; one that does not decode
+// is dropped and fetched again, and only what the store has can be ErrCorrupt. A chunk is known by the key and the bytes of its segment's
+// manifest and by its number, in both tiers; Copy and Delete drop all that belongs to the key. [Manager.CacheStats] says how they do.
+//
 // # Memory
 //
 // Every buffer comes from one membudget.Budget. A copy reserves once; a load reserves two chunks and takes more only while

@@ -84,7 +84,10 @@ func TestFetch_HundredsOfIdleStreamsKeepNoLoadWaiting(t *testing.T) {
 	r := smallest(t, Config{ChunkBytes: 100, Compression: true, Encryption: true})
 	const streams = 400
 	mds, logs := segments(t, r, streams, 20_000)
-	ends(t, r, func(ctx context.Context) error { return roundRobin(ctx, r, mds, logs, 10_000) })
+	for i := range logs {
+		logs[i] = logs[i][:2000] // the beginning of each is enough
+	}
+	ends(t, r, func(ctx context.Context) error { return roundRobin(ctx, r, mds, logs, 1000) })
 	// And while they are open and idle, whatever a fetch may need can be had.
 	ends(t, r, func(ctx context.Context) error {
 		for i, md := range mds {
