@@ -172,8 +172,8 @@ final class Client {
         c.setInstanceFollowRedirects(false);
         c.setUseCaches(false);
         c.setAllowUserInteraction(false);
-        c.setConnectTimeout(deadline.stepMs());
-        c.setReadTimeout(deadline.stepMs());
+        c.setConnectTimeout(deadline.connectMs());
+        c.setReadTimeout(deadline.readMs());
         c.setRequestProperty("Authorization", "Bearer " + e.token);
         c.setRequestProperty("Content-Type", "application/json");
         c.setRequestProperty("Accept", "*/*");

@@ -19,8 +19,8 @@ import org.apache.kafka.server.log.remote.storage.RemoteLogSegmentMetadata;
 final class Copy {
     private static final int POLL_MS = 400;
     private static final long ANSWER_MS = 30_000; // of one request
-    private static final long CREATE_STEP_MS = 10_000; // the daemon opens five files, within 5 s
-    private static final long STEP_MS = 2500; // the daemon answers within 0.5 s; this long an interrupt may wait
+    private static final long CREATE_READ_MS = 10_000; // the daemon opens five files, within 5 s
+    private static final long READ_MS = 2500; // the daemon answers within 0.5 s; this long an interrupt may wait
     private static final long CANCEL_MS = 5000;
     /** A daemon that dies of a copy does so again: after so many times the copy fails, and the broker says so. */
     private static final int MOST_BEGINNINGS = 5;
@@ -58,7 +58,7 @@ final class Copy {
         this.uploads = uploads;
         this.md = md;
         this.data = data;
-        this.deadline = Deadline.in(timeoutMs, CREATE_STEP_MS);
+        this.deadline = Deadline.in(timeoutMs, CREATE_READ_MS);
         this.lostMs = lostMs;
         this.path = "/v1/copies/" + Segments.id(md);
     }
@@ -154,7 +154,7 @@ final class Copy {
         }
         asked = true;
         try {
-            return answer("POST", "/v1/copies", begin, deadline.part(ANSWER_MS, CREATE_STEP_MS));
+            return answer("POST", "/v1/copies", begin, deadline.part(ANSWER_MS, CREATE_READ_MS));
         } catch (IOException e) {
             if (Retry.lost(e)) {
                 beginnings--; // it has not begun
@@ -164,7 +164,7 @@ final class Copy {
     }
 
     private Map<String, Object> state() throws IOException {
-        return answer("GET", path + "?waitMs=" + POLL_MS, null, deadline.part(ANSWER_MS, STEP_MS));
+        return answer("GET", path + "?waitMs=" + POLL_MS, null, deadline.part(ANSWER_MS, READ_MS));
     }
 
     private Map<String, Object> answer(String method, String to, byte[] body, Deadline within) throws IOException {

@@ -20,7 +20,7 @@ final class Deletion {
     /** A broker that stops waits for the thread that it has interrupted. */
     private static final long INTERRUPTED_MS = 10_000;
     private static final int POLL_MS = 400;
-    private static final long STEP_MS = 2500; // several times what an answer may take
+    private static final long READ_MS = 2500; // several times what an answer may take
 
     private final Client client;
     private final Retry retry;
@@ -60,7 +60,7 @@ final class Deletion {
         request.put("journal", false);
         request.put("waitMs", POLL_MS);
         byte[] body = Json.bytes(request);
-        Deadline deadline = Deadline.in(ms, STEP_MS);
+        Deadline deadline = Deadline.in(ms, READ_MS);
         while (!deadline.passed()) {
             long began = System.nanoTime();
             Object state = retry.run(deadline, d -> client.call("POST", "/v1/delete", body, d)).get("state");

@@ -59,9 +59,9 @@ final class Metrics implements MetricsMBean {
     }
 
     /** Shows the counts. That it fails is no reason not to store segments. */
-    synchronized void register(String broker) {
+    synchronized void register(int broker) {
         try {
-            ObjectName n = new ObjectName("io.github.tierkit:type=KafkaPlugin,broker=" + ObjectName.quote(broker));
+            ObjectName n = new ObjectName("io.github.tierkit:type=KafkaPlugin,broker=" + broker);
             MBeanServer server = ManagementFactory.getPlatformMBeanServer();
             if (server.isRegistered(n)) {
                 server.unregisterMBean(n);

@@ -67,7 +67,7 @@ public final class RemoteStorageManager implements org.apache.kafka.server.log.r
             daemon = foreign(settings);
         }
         parts = new Parts(settings, daemon, metrics, retry);
-        metrics.register(String.valueOf(settings.brokerId));
+        metrics.register(settings.brokerId);
     }
 
     private static Daemon foreign(Settings settings) {

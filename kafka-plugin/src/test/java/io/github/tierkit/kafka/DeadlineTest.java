@@ -12,18 +12,19 @@ class DeadlineTest {
     void aPastOneHasPassed() throws InterruptedException {
         for (long ms : new long[] {0, 1, -1, -1000, Long.MIN_VALUE / 2}) {
             assertTrue(ms > 0 || Deadline.in(ms).passed(), ms + " ms");
-            assertTrue(Deadline.in(ms).stepMs() > 0, "0 would be no timeout at all");
+            assertTrue(Deadline.in(ms).readMs() > 0 && Deadline.in(ms).connectMs() > 0, "0 would be no timeout at all");
             assertFalse(ms <= 0 && Deadline.in(ms).sleep(1));
         }
     }
 
     @Test
     void stepsFitIntoIt() {
-        assertEquals(5000, Deadline.in(30_000).stepMs());
-        assertEquals(2500, Deadline.in(3_600_000, 2500).stepMs());
-        assertEquals(100, Deadline.in(600, 2500).stepMs());
-        assertEquals(2000, Deadline.in(3_600_000).part(30_000, 2000).stepMs());
-        assertTrue(Deadline.in(600).part(30_000, 30_000).stepMs() <= 100, "a part is no longer than the whole");
+        assertEquals(7500, Deadline.in(30_000).readMs());
+        assertEquals(1875, Deadline.in(30_000).connectMs());
+        assertEquals(2500, Deadline.in(3_600_000, 2500).readMs());
+        assertEquals(150, Deadline.in(600, 2500).readMs());
+        assertEquals(2000, Deadline.in(3_600_000).part(30_000, 2000).readMs());
+        assertTrue(Deadline.in(600).part(30_000, 30_000).readMs() <= 150, "a part is no longer than the whole");
     }
 
     @Test

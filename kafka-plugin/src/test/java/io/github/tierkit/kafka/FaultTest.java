@@ -54,8 +54,8 @@ class FaultTest {
 
     /** Of a call that runs into it. */
     private static final long SHORT_MS = 3000;
-    /** Of a call that gets its answer, if not at the first try; a try takes a sixth. */
-    private static final long LONG_MS = 24_000;
+    /** Of a call that gets its answer, if not at the first try; a try takes a quarter. */
+    private static final long LONG_MS = 16_000;
 
     private interface Setup {
         void prepare(Bench b) throws Exception;

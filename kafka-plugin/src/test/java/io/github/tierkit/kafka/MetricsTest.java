@@ -20,7 +20,7 @@ class MetricsTest {
     Path dir;
 
     private static ObjectName name(Bench b) throws JMException {
-        return new ObjectName("io.github.tierkit:type=KafkaPlugin,broker=\"" + b.settings.get("broker.id") + "\"");
+        return new ObjectName("io.github.tierkit:type=KafkaPlugin,broker=" + b.settings.get("broker.id"));
     }
 
     static Object attribute(Bench b, String attribute) throws JMException {

@@ -163,7 +163,7 @@ class SupervisorTest {
         Sample s = new Sample(dir, 10, false);
         Exception e = assertThrows(RemoteStorageException.class, () -> rsm.deleteLogSegmentData(s.md));
         assertTrue(e.getMessage().contains("not up"), e.getMessage());
-        ObjectName name = new ObjectName("io.github.tierkit:type=KafkaPlugin,broker=\"16\"");
+        ObjectName name = new ObjectName("io.github.tierkit:type=KafkaPlugin,broker=16");
         CopyTest.await(() -> (Long) ManagementFactory.getPlatformMBeanServer().getAttribute(name, "DaemonStarts") > 1); // it is tried again
         rsm.close();
     }
