@@ -16,6 +16,7 @@ import (
 
 	"github.com/tierkit/tierkit/backends"
 	"github.com/tierkit/tierkit/backends/fs"
+	"github.com/tierkit/tierkit/backends/localtiered"
 	"github.com/tierkit/tierkit/cli"
 	"github.com/tierkit/tierkit/internal/golden"
 )
@@ -42,8 +43,10 @@ func TestMain(m *testing.M) {
 
 func registry() *backends.Registry {
 	reg := new(backends.Registry)
-	if err := reg.Register(fs.Factory()); err != nil {
-		panic(err)
+	for _, f := range []backends.Factory{fs.Factory(), localtiered.Factory()} {
+		if err := reg.Register(f); err != nil {
+			panic(err)
+		}
 	}
 	return reg
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/tierkit/tierkit/backends/azure"
 	"github.com/tierkit/tierkit/backends/fs"
 	"github.com/tierkit/tierkit/backends/gcs"
+	"github.com/tierkit/tierkit/backends/localtiered"
 	"github.com/tierkit/tierkit/backends/s3"
 	"github.com/tierkit/tierkit/cli"
 )
@@ -18,5 +19,5 @@ func main() { os.Exit(run()) }
 func run() int { return cli.Main(drivers()...) }
 
 func drivers() []backends.Factory {
-	return []backends.Factory{fs.Factory(), s3.Factory(), gcs.Factory(), azure.Factory()}
+	return []backends.Factory{fs.Factory(), s3.Factory(), gcs.Factory(), azure.Factory(), localtiered.Factory()}
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/tierkit/tierkit/backends/azure"
 	"github.com/tierkit/tierkit/backends/fs"
 	"github.com/tierkit/tierkit/backends/gcs"
+	"github.com/tierkit/tierkit/backends/localtiered"
 	"github.com/tierkit/tierkit/backends/s3"
 	"github.com/tierkit/tierkit/cli"
 	"github.com/tierkit/tierkit/internal/settings"
@@ -57,7 +58,7 @@ func write(dir string) error {
 // drivers are the built-in ones: the same as in cmd/tierkit, which a test compares.
 func drivers() (*backends.Registry, error) {
 	reg := new(backends.Registry)
-	for _, f := range []backends.Factory{fs.Factory(), s3.Factory(), gcs.Factory(), azure.Factory()} {
+	for _, f := range []backends.Factory{fs.Factory(), s3.Factory(), gcs.Factory(), azure.Factory(), localtiered.Factory()} {
 		if err := reg.Register(f); err != nil {
 			return nil, err
 		}
