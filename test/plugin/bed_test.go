@@ -193,6 +193,36 @@ func (c *tier) deleteTopic(ctx context.Context, name string) {
 	must(c.t, "delete topic", kerr.ErrorForCode(resp.Topics[0].ErrorCode))
 }
 
+// reassign moves partition 0 of a topic to brokers and waits until they are in sync and one of them leads.
+func (c *tier) reassign(ctx context.Context, topic string, brokers ...int32) {
+	c.t.Helper()
+	req := kmsg.NewPtrAlterPartitionAssignmentsRequest()
+	rt := kmsg.NewAlterPartitionAssignmentsRequestTopic()
+	rt.Topic = topic
+	rp := kmsg.NewAlterPartitionAssignmentsRequestTopicPartition()
+	rp.Replicas = brokers
+	rt.Partitions = append(rt.Partitions, rp)
+	req.Topics = append(req.Topics, rt)
+	resp, err := req.RequestWith(ctx, c.Client())
+	must(c.t, "reassign", err)
+	must(c.t, "reassign", errors.Join(kerr.ErrorForCode(resp.ErrorCode), kerr.ErrorForCode(resp.Topics[0].Partitions[0].ErrorCode)))
+	until(ctx, c.t, "reassignment", func() error {
+		meta := kmsg.NewPtrMetadataRequest()
+		mt := kmsg.NewMetadataRequestTopic()
+		mt.Topic = kmsg.StringPtr(topic)
+		meta.Topics = append(meta.Topics, mt)
+		resp, err := meta.RequestWith(ctx, c.Client())
+		if err != nil {
+			return err
+		}
+		got := resp.Topics[0].Partitions[0]
+		if !slices.Equal(got.Replicas, brokers) || len(got.ISR) != len(brokers) || !slices.Contains(brokers, got.Leader) {
+			return fmt.Errorf("leader %d, replicas %v, in sync %v, want %v", got.Leader, got.Replicas, got.ISR, brokers)
+		}
+		return nil
+	})
+}
+
 // configureTopic sets one setting of a topic.
 func (c *tier) configureTopic(ctx context.Context, name, key, value string) {
 	c.t.Helper()
