@@ -12,13 +12,17 @@ SHELL := /bin/bash
 # How long `make fuzz` runs each target.
 FUZZTIME ?= 60s
 
-.PHONY: help demo build test test-all lint generate bench fuzz clean
+.PHONY: help demo demo-kafka build test test-all lint generate bench fuzz clean
 
 help: ## this list
 	@sed -nE 's/^([a-z-]+):.*## (.*)/  make \1\t\2/p' Makefile | expand -t 20
 
 demo: ## tier real Kafka segments to a directory and read them back
 	@go run ./cmd/tierkit demo
+
+demo-kafka: ## a real broker tiers to MinIO through the plug-in (JDK and Maven; builds MinIO once)
+	@scripts/tools.sh minio >/dev/null
+	@go test -count=1 -v -run '^TestDemo_' ./test/plugin | grep -v -e '^===' -e '^---' -e '^PASS' -e '^ok'
 
 build: ## bin/tierkit
 	go build -trimpath -o bin/ ./cmd/tierkit
