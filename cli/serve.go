@@ -59,6 +59,8 @@ type daemon struct {
 	copies *metrics.Copies
 	stores *metrics.Backend
 
+	warnings []string // for the log of a client that started it
+
 	segments *rsm.Manager
 	server   *serve.Server
 	at       serve.Listeners
@@ -127,7 +129,7 @@ func (d *daemon) settings(given map[string]string) error {
 		Observer: d.stores, Hooks: d.copies.Hooks(),
 	})
 	for _, n := range d.config.Notices {
-		d.log.Warn("configuration", "notice", n)
+		d.warn(n)
 	}
 	return errors.Join(cerr, serr)
 }
@@ -203,29 +205,38 @@ func (d *daemon) limitMemory() {
 }
 
 // probe finds out whether the store can be used. Where it never will be, as far as can be told, the daemon does not start; one that is
-// away for now is waited for while calls fail.
+// away for now is waited for while calls fail. For a client that starts the daemon with its broker credentials that are refused are no
+// reason either: a broker must come up again while they are renewed.
 func (d *daemon) probe(ctx context.Context) error {
 	err := d.server.Check(ctx)
 	if err == nil || ctx.Err() != nil {
 		return err
 	}
-	for _, code := range []backends.Code{backends.Denied, backends.Unauthenticated, backends.InvalidArgument, backends.ClockSkew, backends.Unsupported} {
+	never := []backends.Code{backends.InvalidArgument, backends.Unsupported}
+	if d.how == serve.Standalone {
+		never = append(never, backends.Denied, backends.Unauthenticated, backends.ClockSkew)
+	}
+	for _, code := range never {
 		if errors.Is(err, code) {
 			return fmt.Errorf("the store cannot be used: %w; tierkit doctor looks at each permission", err)
 		}
 	}
-	d.log.Warn("the store is not usable yet; calls fail until it is", "error", err)
+	d.warn("the store is not usable yet; calls fail until it is: " + oneLine(err))
 	return nil
+}
+
+// warn tells the daemon's log and the client's.
+func (d *daemon) warn(text string) {
+	d.log.Warn(text)
+	d.warnings = append(d.warnings, text)
 }
 
 // warnCustom says beforehand which topics a broker would stop copying.
 func (d *daemon) warnCustom(c *rsm.Config) {
 	most, err := serve.LongestTopic(d.custom, c.CustomBytes)
-	const longest = 249 // characters in Kafka's names
-	if err == nil && most < longest {
-		d.log.Warn("custom metadata of topics with longer names do not fit: the broker would delete each copy again and stop copying the partition",
-			"longestName", most, "limit", d.custom,
-			"do", "raise remote.log.metadata.custom.metadata.max.bytes of the brokers, or take fields out of custom.metadata.fields.include")
+	if err == nil && most < serve.MaxTopicName {
+		d.warn(fmt.Sprintf("custom metadata of topics with names of more than %d characters do not fit into %d bytes: the broker would delete each copy again and stop copying the partition; "+
+			"raise remote.log.metadata.custom.metadata.max.bytes of the brokers, or take fields out of custom.metadata.fields.include", most, d.custom))
 	}
 }
 
@@ -266,11 +277,13 @@ func (d *daemon) close() error {
 
 // startLine is the one line on the standard output of a supervised daemon.
 type startLine struct {
-	Protocol int    `json:"protocol"`
-	Port     int    `json:"port,omitempty"`
-	Version  string `json:"version,omitempty"`
-	Deletes  string `json:"deletes,omitempty"`
-	Error    string `json:"error,omitempty"`
+	Protocol  int      `json:"protocol"`
+	Port      int      `json:"port,omitempty"`
+	Version   string   `json:"version,omitempty"`
+	Deletes   string   `json:"deletes,omitempty"`
+	Warnings  []string `json:"warnings,omitempty"`
+	Error     string   `json:"error,omitempty"`
+	Retriable *bool    `json:"retriable,omitempty"` // of an error
 }
 
 func (a *app) printStart(l startLine) error {

@@ -9,9 +9,12 @@ import (
 	"io"
 	"net"
 	"strconv"
+	"syscall"
 	"time"
 
+	"github.com/tierkit/tierkit/internal/durable"
 	"github.com/tierkit/tierkit/internal/settings"
+	"github.com/tierkit/tierkit/remotelog"
 	"github.com/tierkit/tierkit/serve"
 )
 
@@ -56,10 +59,15 @@ func (a *app) serveSupervised(ctx context.Context) error {
 	if err == nil {
 		return nil
 	}
-	if perr := a.printStart(startLine{Error: oneLine(err)}); perr != nil {
+	if perr := a.printStart(startLine{Error: oneLine(err), Retriable: new(mayPass(err))}); perr != nil {
 		err = errors.Join(err, perr)
 	}
 	return asUsage(err)
+}
+
+// mayPass says whether the same start may succeed later.
+func mayPass(err error) bool {
+	return errors.Is(err, durable.ErrLocked) || errors.Is(err, syscall.EADDRINUSE) || remotelog.Retriable(err)
 }
 
 func (a *app) supervised(ctx context.Context, stop context.CancelCauseFunc) (err error) {
@@ -89,7 +97,7 @@ func (a *app) supervised(ctx context.Context, stop context.CancelCauseFunc) (err
 	if !ok {
 		return fmt.Errorf("listening on %v, which has no port", d.at.API.Addr())
 	}
-	line := startLine{Port: addr.Port, Version: a.Version, Deletes: serve.DeletesDir(d.config.StateDir, d.broker)}
+	line := startLine{Port: addr.Port, Version: a.Version, Deletes: serve.DeletesDir(d.config.StateDir, d.broker), Warnings: d.warnings}
 	if err := a.printStart(line); err != nil {
 		return err
 	}

@@ -88,7 +88,7 @@ func (x *Subject) custom() {
 	c := x.Segments.Config()
 	most, err := LongestTopic(x.Custom, c.CustomBytes)
 	const what = "custom metadata: fit for every topic"
-	if err == nil && most < maxTopicName {
+	if err == nil && most < MaxTopicName {
 		x.Report(Finding{Check: what, Result: Warn,
 			Text: fmt.Sprintf("names of more than %d characters need more than the broker's %d bytes: it would delete the copies of such a topic and stop copying it", most, x.Custom),
 			Do:   "raise remote.log.metadata.custom.metadata.max.bytes of the brokers, or take fields out of custom.metadata.fields.include"})

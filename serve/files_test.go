@@ -2,6 +2,7 @@ package serve
 
 import (
 	"context"
+	"encoding/json"
 	"io"
 	"os"
 	"path/filepath"
@@ -147,4 +148,18 @@ func TestCopy_FilesMayGoWhileItRuns(t *testing.T) {
 		t.Errorf("%d bytes, want the log's %d", len(text), len(seg.log))
 	}
 	finish(t, s, seg)
+}
+
+func TestBits_AreSignedUnsignedOrUnknown(t *testing.T) {
+	for text, want := range map[string]bits{"0": 0, "null": 0, "-1": 1<<64 - 1, "18446744073709551615": 1<<64 - 1, "131": 131} {
+		var b bits
+		if err := json.Unmarshal([]byte(text), &b); err != nil || b != want {
+			t.Errorf("%s: %d, %v, want %d", text, b, err, want)
+		}
+	}
+	for _, text := range []string{"1.5", `"1"`, "18446744073709551616", "true"} {
+		if err := json.Unmarshal([]byte(text), new(bits)); kindOf(err) != KindInvalidArgument {
+			t.Errorf("%s: %v, want an invalid argument", text, err)
+		}
+	}
 }

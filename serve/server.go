@@ -210,13 +210,13 @@ func (s *Server) checkCustom(md *remotelog.SegmentMetadata, custom remotelog.Cus
 // DefaultMaxCustomBytes is the default of remote.log.metadata.custom.metadata.max.bytes (Kafka 3.9 to 4.4).
 const DefaultMaxCustomBytes = 128
 
-// maxTopicName is the most characters that the name of a topic has (org.apache.kafka.common.internals.Topic).
-const maxTopicName = 249
+// MaxTopicName is the most characters that the name of a topic has (org.apache.kafka.common.internals.Topic).
+const MaxTopicName = 249
 
 // LongestTopic returns the length of the longest name of a topic whose custom metadata fit into limit, 0 for none; size is how many bytes
 // a segment of a topic needs.
 func LongestTopic(limit int, size func(topic string) (int, error)) (int, error) {
-	name := make([]byte, maxTopicName)
+	name := make([]byte, MaxTopicName)
 	for i := range name {
 		name[i] = 't'
 	}

@@ -112,6 +112,9 @@ type bits uint64
 // UnmarshalJSON implements json.Unmarshaler.
 func (b *bits) UnmarshalJSON(data []byte) error {
 	text := string(data)
+	if text == "null" { // a client that cannot find it out
+		return nil
+	}
 	if u, err := strconv.ParseUint(text, 10, 64); err == nil {
 		*b = bits(u)
 		return nil

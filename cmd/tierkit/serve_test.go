@@ -224,12 +224,37 @@ func TestServe_SupervisedSaysWhyItDoesNotStart(t *testing.T) {
 		"store":    {with("settings", map[string]string{"storage.backend": "fs", "storage.root": "/none/there", "tierkit.state.dir": t.TempDir()}), "/none/there"},
 	} {
 		s := supervise(t, tc.request)
-		if !strings.Contains(fmt.Sprint(s.line["error"]), tc.want) || s.line["protocol"] != 1.0 {
+		if !strings.Contains(fmt.Sprint(s.line["error"]), tc.want) || s.line["protocol"] != 1.0 || s.line["retriable"] != false {
 			t.Errorf("%s: %v", name, s.line)
 		}
 		if err := s.cmd.Wait(); s.cmd.ProcessState.ExitCode() != cli.ExitUsage {
 			t.Errorf("%s: %v, want exit code 2\n%s", name, err, s.log)
 		}
+	}
+}
+
+// TestServe_SupervisedWarnsOfWhatMayPass: a broker comes up although the store refuses it for now, and its log says so.
+func TestServe_SupervisedWarnsOfWhatMayPass(t *testing.T) {
+	settings := map[string]string{"tierkit.state.dir": t.TempDir(), "custom.metadata.fields.include": "REMOTE_SIZE,OBJECT_PREFIX,OBJECT_KEY"}
+	for line := range strings.Lines(minio(t)) {
+		key, value, _ := strings.Cut(strings.TrimSpace(line), "=")
+		settings[strings.TrimPrefix(key, "rsm.config.")] = value
+	}
+	settings["storage.aws.secret.access.key"] = "wrong"
+	request, err := json.Marshal(map[string]any{"protocol": 1, "token": serveToken, "brokerId": 7, "settings": settings})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := supervise(t, string(request))
+	said := fmt.Sprint(s.line["warnings"])
+	if !strings.Contains(said, "not usable yet") || !strings.Contains(said, "not authenticated") || !strings.Contains(said, "characters do not fit") {
+		t.Errorf("line %v", s.line)
+	}
+	if status, err := s.ask(t, "/v1/ready"); status != 503 || err != nil {
+		t.Errorf("ready: %d, %v", status, err)
+	}
+	if status, err := s.ask(t, "/v1/health"); status != 200 || err != nil {
+		t.Errorf("health: %d, %v", status, err)
 	}
 }
 
