@@ -1,5 +1,7 @@
 package mutants
 
+import "slices"
+
 // Lines of the example's driver, and of the packages that it is made of, that mutants are about.
 const (
 	bodyClose = "	b.call.End()\n	_ = b.r.Close() // read side"
@@ -7,6 +9,10 @@ const (
 )
 
 func httpMutants() []Mutant {
+	return slices.Concat(requestMutants(), faultMutants(), retryMutants())
+}
+
+func requestMutants() []Mutant {
 	const put, get, body, client = "parts/put.go", "acme/get.go", "httpstore/body.go", "acme/client.go"
 	return []Mutant{
 		in(put, "always-multipart", "put/single-vs-multipart", "a small body is an upload in parts, too", "	if end {\n", "	if end && n < 0 {\n"),

@@ -28,6 +28,12 @@ func in(file, id, kills, bug, old, replacement string) Mutant {
 	return Mutant{ID: id, Case: kills, Bug: bug, Edits: []Edit{{file, old, replacement}}}
 }
 
+// and is the mutant with one more edit.
+func (m Mutant) and(file, old, replacement string) Mutant {
+	m.Edits = append(m.Edits, Edit{file, old, replacement})
+	return m
+}
+
 func memoryMutants() []Mutant {
 	return slices.Concat(memoryWrites(), memoryReads(), memoryNames(), memoryLists(), memorySources())
 }
