@@ -15,7 +15,7 @@ import (
 
 // say is what whoever runs `make demo-kafka` sees.
 func say(format string, args ...any) {
-	fmt.Fprintf(os.Stdout, format+"\n", args...)
+	_, _ = fmt.Fprintf(os.Stdout, format+"\n", args...)
 }
 
 // TestDemo_ABrokerTiersToMinIO is `make demo-kafka`: from nothing to a topic that is in the tier and comes back from there.
