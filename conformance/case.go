@@ -47,6 +47,9 @@ const (
 	UsesReadOnly         Facility = "Knobs.ReadOnly"
 	UsesMissingBucket    Facility = "Knobs.MissingBucket"
 	UsesCAFile           Facility = "Knobs.CAFile"
+	UsesCredentialsFile  Facility = "Knobs.CredentialsFile"
+	UsesTokenServer      Facility = "Knobs.TokenServer"
+	UsesPlainServer      Facility = "Knobs.Endpoint and a server without TLS"
 	UsesTimeouts         Facility = "Knobs.Timeouts"
 	UsesMaxConns         Facility = "Knobs.MaxConns"
 	UsesAttempts         Facility = "Knobs.Attempts"
@@ -58,7 +61,8 @@ func (h *Harness) has(f Facility) bool {
 	return map[Facility]bool{
 		UsesDialect: h.Dialect != nil, UsesFaults: h.Dialect != nil && h.NoFaults == "", UsesFactory: h.Factory != nil && h.Settings != nil, UsesParts: k.PartBytes > 0, UsesEndpoint: k.Endpoint != nil,
 		UsesWrongCredentials: k.WrongCredentials != nil, UsesNoCredentials: k.NoCredentials != nil, UsesReadOnly: k.ReadOnly != nil,
-		UsesMissingBucket: k.MissingBucket != nil, UsesCAFile: k.CAFile != nil, UsesTimeouts: k.Timeouts != nil, UsesMaxConns: k.MaxConns != nil,
+		UsesMissingBucket: k.MissingBucket != nil, UsesCAFile: k.CAFile != nil, UsesCredentialsFile: k.CredentialsFile != nil,
+		UsesTokenServer: k.TokenServer != nil, UsesPlainServer: h.plainServer() != "", UsesTimeouts: k.Timeouts != nil, UsesMaxConns: k.MaxConns != nil,
 		UsesAttempts: k.Attempts != nil, UsesRetryDelay: k.RetryDelay != nil,
 	}[f]
 }
@@ -102,6 +106,7 @@ func (c *Case) skips(h *Harness, p backends.Properties) string {
 // Cases returns every case, in a fixed order.
 func Cases() []Case {
 	return slices.Concat(putCases(), getCases(), statCases(), overwriteCases(), deleteCases(), listCases(), keysCases(), ctxCases(), sourceCases(), mpuCases(), concCases(), modelCases(),
+		resCases(), netCases(), tlsCases(), credCases(), closeCases(), envCases(), configCases(), propsCases(),
 		cancelCases(), uploadCases(), matrixCases(), retryCases(), resumeCases())
 }
 

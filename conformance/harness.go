@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"net/url"
 	"regexp"
 	"time"
 
@@ -71,14 +72,33 @@ type Knobs struct {
 
 	Endpoint         func(url string) map[string]string // another server, also one that is not there
 	WrongCredentials map[string]string                  // well-formed and refused
-	NoCredentials    map[string]string                  // none, where the driver would look for them
+	NoCredentials    map[string]string                  // none, where the driver would look for them; "" takes a setting away
 	ReadOnly         map[string]string                  // credentials that may read and list, not write
 	MissingBucket    map[string]string                  // a bucket, container or directory that does not exist
-	CAFile           func(path string) map[string]string
-	Timeouts         func(d time.Duration) map[string]string // connect, answer and stall timeouts
-	MaxConns         func(n int) map[string]string
-	Attempts         func(n int) map[string]string
-	RetryDelay       func(longest time.Duration) map[string]string // between two attempts
+
+	// CredentialsFile writes good or wrong credentials into the file at path, and says how to use it.
+	CredentialsFile func(path string, good bool) (map[string]string, error)
+	// TokenServer makes the driver fetch its tokens from the OAuth 2 token endpoint at that URL.
+	TokenServer func(url string) (map[string]string, error)
+
+	CAFile     func(path string) map[string]string
+	Timeouts   func(d time.Duration) map[string]string // connect, answer and stall timeouts
+	MaxConns   func(n int) map[string]string
+	Attempts   func(n int) map[string]string
+	RetryDelay func(longest time.Duration) map[string]string // between two attempts
+}
+
+// plainServer is the host and port of the server that the settings name, if it is one without TLS: some cases stand in between.
+func (h *Harness) plainServer() string {
+	if h.Knobs.Endpoint == nil {
+		return ""
+	}
+	for name := range h.Knobs.Endpoint("http://x") {
+		if u, err := url.Parse(h.Settings[name]); err == nil && u.Scheme == "http" {
+			return u.Host
+		}
+	}
+	return ""
 }
 
 // Dialect maps a request to a step name and forges the provider's errors.
@@ -114,6 +134,7 @@ const (
 // Limits bound a case. Zero values are defaults.
 type Limits struct {
 	HeapBytes   uint64        // heap above the start and the declared budget; 16 MiB
+	HugeBytes   int64         // the largest body that is stored; 1.5 GiB
 	OpTimeout   time.Duration // how late something that happens at once may come: 10 s, for busy machines
 	CaseTimeout time.Duration // when a case counts as hung: 2 min, in Full 10 min
 }
@@ -121,6 +142,9 @@ type Limits struct {
 func (l Limits) withDefaults(s Scale) Limits {
 	if l.HeapBytes == 0 {
 		l.HeapBytes = 16 << 20
+	}
+	if l.HugeBytes == 0 {
+		l.HugeBytes = 1536 << 20
 	}
 	if l.OpTimeout == 0 {
 		l.OpTimeout = 10 * time.Second
@@ -171,6 +195,7 @@ func FromFactory(f backends.Factory, settings map[string]string) func(context.Co
 		}
 		props["storage.backend"] = f.Name
 		maps.Copy(props, o.Override)
+		maps.DeleteFunc(props, func(_, value string) bool { return value == "" }) // an override takes a setting away like this
 		s, err := r.Open(ctx, props, backends.Options{Env: o.Env})
 		if err != nil {
 			return nil, err

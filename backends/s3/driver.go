@@ -238,11 +238,13 @@ func callIn[T any](ctx, inner context.Context, cancel context.CancelCauseFunc, d
 	if err := ctx.Err(); err != nil {
 		return zero, err
 	}
-	if d.closed() {
-		return zero, errClosed()
+	if ctx.Value(cleaningKey{}) == nil {
+		if d.closed() {
+			return zero, errClosed()
+		}
+		stop := context.AfterFunc(d.ctx, func() { cancel(errDriverClosed) })
+		defer stop()
 	}
-	stop := context.AfterFunc(d.ctx, func() { cancel(errDriverClosed) })
-	defer stop()
 	if d.o.CallTimeout > 0 {
 		late := time.AfterFunc(d.o.CallTimeout, func() { cancel(&transport.TimeoutError{What: "no answer to the call", After: d.o.CallTimeout}) })
 		defer late.Stop()
@@ -259,6 +261,9 @@ func callIn[T any](ctx, inner context.Context, cancel context.CancelCauseFunc, d
 		d.creds.Invalidate()
 	}
 }
+
+// cleaningKey marks the context of a clean-up, which goes on when the driver is closed: a Put that Close ends leaves nothing either.
+type cleaningKey struct{}
 
 func (d *Driver) closed() bool {
 	d.mu.Lock()

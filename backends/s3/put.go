@@ -248,13 +248,19 @@ func (u *upload) Abort(ctx context.Context) error {
 	if u.id == "" {
 		return nil // sweep looks for what Begin may have left
 	}
+	ctx = context.WithValue(ctx, cleaningKey{}, true)
+	defer func() {
+		if u.d.closed() {
+			u.d.http.CloseIdleConnections()
+		}
+	}()
 	up := backends.Upload{Key: u.key, ID: u.id}
 	if err := u.d.abort(ctx, up); err != nil {
 		return err
 	}
 	left, err := u.d.uploadThere(ctx, up)
 	if err != nil || !left {
-		return nil //nolint:nilerr // the abort was accepted; that nobody may look is no failure of it
+		return nil // the abort was accepted; that nobody may look is no failure of it
 	}
 	return u.d.abort(ctx, up)
 }

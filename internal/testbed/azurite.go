@@ -6,12 +6,15 @@ import (
 	"net/http"
 	"os"
 	"strconv"
+	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/container"
+	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/sas"
 
 	"github.com/tierkit/tierkit/internal/need"
 )
@@ -103,4 +106,15 @@ func (a *Azure) Blobs(t testing.TB, name string) func(ctx context.Context, prefi
 		}
 		return out, nil
 	}
+}
+
+// ReadOnly returns a signature that allows reading and listing in a container, and nothing else.
+func (a *Azure) ReadOnly(t testing.TB, name string) string {
+	t.Helper()
+	url, err := a.Client(t, name).GetSASURL(sas.ContainerPermissions{Read: true, List: true}, time.Now().Add(24*time.Hour), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, token, _ := strings.Cut(url, "?")
+	return token
 }
