@@ -147,20 +147,26 @@ func configSecrets(t T, b *Bench) {
 		}
 		for _, form := range []string{planted, "file:" + file, "env:PLANTED"} {
 			choice, err := b.parse(func(p map[string]string) { p[s.Name] = form }, env)
-			if err != nil { // together with others it may be too much
-				if strings.Contains(shown(err), planted) {
-					t.Errorf("%s=%s: the error tells the secret: %v", s.Name, form[:4], err)
-				}
-				continue
-			}
-			if got := choice.Config.Secret(s.Name).Reveal(); got != planted {
-				t.Errorf("%s given by %.5s is another secret of %d bytes", s.Name, form, len(got))
-			}
-			if text := choice.Config.Text(s.Name); strings.Contains(text, planted) {
-				t.Errorf("the text of %s tells the secret", s.Name)
-			}
+			secretIs(t, s.Name, planted, choice, err)
 		}
 		_, err := b.parse(func(p map[string]string) { p[s.Name] = "file:" + file + "-none" }, env)
 		names(t, s.Name+" from a file that is not there", err, s.Name, file+"-none")
+	}
+}
+
+// secretIs checks that a setting holds the secret, or that its error does not. Together with other settings it may be a mistake.
+func secretIs(t T, name, planted string, choice *backends.Choice, err error) {
+	t.Helper()
+	if strings.Contains(shown(err), planted) {
+		t.Errorf("%s: the error tells the secret: %v", name, err)
+	}
+	if err != nil {
+		return
+	}
+	if got := choice.Config.Secret(name).Reveal(); got != planted {
+		t.Errorf("%s is another secret, of %d bytes", name, len(got))
+	}
+	if strings.Contains(choice.Config.Text(name), planted) {
+		t.Errorf("the text of %s tells the secret", name)
 	}
 }
