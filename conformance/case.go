@@ -39,6 +39,7 @@ type Facility string
 const (
 	UsesDialect          Facility = "a Dialect"
 	UsesFaults           Facility = "a Dialect and a server that can be tested with faults"
+	UsesBulkForger       Facility = "a Dialect that is a BulkForger"
 	UsesFactory          Facility = "a Factory with Settings"
 	UsesParts            Facility = "Knobs.PartBytes"
 	UsesEndpoint         Facility = "Knobs.Endpoint"
@@ -58,8 +59,9 @@ const (
 
 func (h *Harness) has(f Facility) bool {
 	k := h.Knobs
+	_, forges := h.Dialect.(BulkForger)
 	return map[Facility]bool{
-		UsesDialect: h.Dialect != nil, UsesFaults: h.Dialect != nil && h.NoFaults == "", UsesFactory: h.Factory != nil && h.Settings != nil, UsesParts: k.PartBytes > 0, UsesEndpoint: k.Endpoint != nil,
+		UsesDialect: h.Dialect != nil, UsesBulkForger: forges, UsesFaults: h.Dialect != nil && h.NoFaults == "", UsesFactory: h.Factory != nil && h.Settings != nil, UsesParts: k.PartBytes > 0, UsesEndpoint: k.Endpoint != nil,
 		UsesWrongCredentials: k.WrongCredentials != nil, UsesNoCredentials: k.NoCredentials != nil, UsesReadOnly: k.ReadOnly != nil,
 		UsesMissingBucket: k.MissingBucket != nil, UsesCAFile: k.CAFile != nil, UsesCredentialsFile: k.CredentialsFile != nil,
 		UsesTokenServer: k.TokenServer != nil, UsesPlainServer: h.plainServer() != "", UsesTimeouts: k.Timeouts != nil, UsesMaxConns: k.MaxConns != nil,

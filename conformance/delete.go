@@ -5,10 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net/http"
 	"slices"
 	"sync"
+	"sync/atomic"
 
 	"github.com/tierkit/tierkit/backends"
+	"github.com/tierkit/tierkit/conformance/fault"
 )
 
 func deleteCases() []Case {
@@ -27,6 +30,10 @@ func deleteCases() []Case {
 		{ID: "bulk/duplicates", Rule: "A key named three times is deleted, and is no error.", Level: Store, Run: bulkDuplicates},
 		{ID: "bulk/over-limit", Rule: "The Store splits more keys than MaxBulkDelete into calls; a driver may refuse them, but only with InvalidArgument.", Run: bulkOverLimit, Needs: bulk},
 		{ID: "bulk/hostile-keys", Rule: "DeleteMany takes keys with any character of XML and URLs.", Level: Store, Run: bulkHostile},
+		{
+			ID: "bulk/partial-failure", Rule: "When some keys of a bulk delete fail, the error names exactly those, each with its reason.", Needs: bulk,
+			Uses: []Facility{UsesBulkForger}, Run: bulkPartial,
+		},
 		{
 			ID: "bulk/cancel-midway", Rule: "DeleteMany that is cancelled returns the context's error and claims no key as deleted that is still there.",
 			Level: Store, Run: bulkCancel,
@@ -212,6 +219,49 @@ func bulkOverLimit(t T, b *Bench) {
 	}
 	if got := c.Keys(""); len(got) > 0 {
 		t.Errorf("left are %q", got)
+	}
+}
+
+// BulkForger is a Dialect that can forge the answer to a bulk delete of which some keys, full ones, could not be deleted.
+type BulkForger interface {
+	BulkFailed(keys []string) *http.Response
+}
+
+func bulkPartial(t T, b *Bench) {
+	forger, ok := b.r.h.Dialect.(BulkForger)
+	if !ok {
+		t.Fatalf("the dialect forges no answers to bulk deletes")
+	}
+	bad := []string{"many/00001", "many/<&>"}
+	var forged atomic.Int64
+	b.Inject(func(next http.RoundTripper) http.RoundTripper {
+		return roundTripper(func(r *http.Request) (*http.Response, error) {
+			if b.r.h.Dialect.Step(r) != fault.Bulk {
+				return next.RoundTrip(r)
+			}
+			if r.Body != nil {
+				_, _ = io.Copy(io.Discard, r.Body) // it is answered here
+				_ = r.Body.Close()                 // as it must be
+			}
+			forged.Add(1)
+			resp := forger.BulkFailed([]string{b.Prefix() + bad[0], b.Prefix() + bad[1]})
+			resp.Request = r
+			return resp, nil
+		})
+	})
+	c := b.Client()
+	err := c.DeleteMany(t.Context(), append(many(c, 3), bad[1]))
+	failed, ok := errors.AsType[*backends.BulkDeleteError](err)
+	if !ok || forged.Load() == 0 {
+		t.Fatalf("DeleteMany of which two keys fail: %s, with %d requests", shown(err), forged.Load())
+	}
+	for _, key := range bad {
+		if failed.Failed[key] == nil {
+			t.Errorf("%q is not among those that failed: %v", key, failed.Failed)
+		}
+	}
+	if len(failed.Failed) != len(bad) {
+		t.Errorf("%d keys are told to have failed, want %d: %v", len(failed.Failed), len(bad), failed.Failed)
 	}
 }
 

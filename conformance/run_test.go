@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net/http"
 	"net/url"
 	"os"
 	"path/filepath"
@@ -223,5 +224,43 @@ func TestReport_SameSeedSameBytes(t *testing.T) {
 	}
 	if string(sums[0]) != string(sums[1]) {
 		t.Error("the same seed gives other bytes")
+	}
+}
+
+func TestResult_CanBeReadByOneWhoHasNotSeenTheCode(t *testing.T) {
+	h := space()
+	inner := h.Open
+	h.Open = func(ctx context.Context, o OpenOptions) (backends.Driver, error) {
+		forged := func(r *http.Request) (*http.Response, error) {
+			return &http.Response{StatusCode: http.StatusTeapot, Body: io.NopCloser(strings.NewReader("no")), Request: r}, nil
+		}
+		req, err := http.NewRequestWithContext(ctx, http.MethodPut, "http://store/bucket/key?x=1", strings.NewReader("12345"))
+		if err != nil {
+			return nil, err
+		}
+		resp, err := o.Env.WrapTransport(roundTripper(func(r *http.Request) (*http.Response, error) {
+			_, _ = io.Copy(io.Discard, r.Body)
+			return forged(r)
+		})).RoundTrip(req)
+		if err != nil {
+			return nil, err
+		}
+		_, _ = io.Copy(io.Discard, resp.Body)
+		_ = resp.Body.Close()
+		return inner(ctx, o)
+	}
+	res := runs(t, h, func(t T, b *Bench) {
+		b.Client()
+		t.Logf("the store was asked")
+		t.Errorf("got 5, want 6")
+	})
+	text := res.String()
+	for _, want := range []string{
+		"FAIL get/whole/driver", "the rule: The rule.", "got 5, want 6", "note: the store was asked", "run it again: ^get/whole/driver$ with seed 7",
+		"PUT", "/bucket/key?x=1", "-> 418 (sent 5, got 2)",
+	} {
+		if !strings.Contains(text, want) {
+			t.Errorf("the result lacks %q:\n%s", want, text)
+		}
 	}
 }

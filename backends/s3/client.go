@@ -88,6 +88,7 @@ func (o *Options) newClient(cfg aws.Config, h *holder, creds aws.CredentialsProv
 	return s3.NewFromConfig(cfg, func(so *s3.Options) {
 		so.HTTPClient = h.client.Load()
 		so.Credentials = creds
+		so.HTTPSignerV4 = newSigner()
 		so.AppID = env.UserAgent
 		if o.Endpoint != "" {
 			so.BaseEndpoint = &o.Endpoint

@@ -74,5 +74,18 @@ func (S3) Error(_ string, kind fault.ErrorKind) *http.Response {
 	return fault.NewResponse(e.status, body, "Content-Type", "application/xml", "X-Amz-Request-Id", requestID)
 }
 
+// BulkFailed forges the answer to a DeleteObjects of which some keys could not be deleted.
+func (S3) BulkFailed(keys []string) *http.Response {
+	var b strings.Builder
+	b.WriteString(xml.Header + "<DeleteResult>")
+	for _, key := range keys {
+		b.WriteString("<Error><Key>")
+		_ = xml.EscapeText(&b, []byte(key)) // into memory
+		b.WriteString("</Key><Code>AccessDenied</Code><Message>Access Denied</Message></Error>")
+	}
+	b.WriteString("</DeleteResult>")
+	return fault.NewResponse(http.StatusOK, b.String(), "Content-Type", "application/xml", "X-Amz-Request-Id", requestID)
+}
+
 // requestID is that of every forged answer.
 const requestID = "FORGED0000000001"

@@ -14,6 +14,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strconv"
 	"strings"
 	"sync"
@@ -129,6 +130,14 @@ func TestS3OnMinIO(t *testing.T) {
 	suite(t, h)
 }
 
+// TestS3OnMinIOTLS is the part of the suite in which a certificate could matter; what is left out costs time and cannot differ.
+func TestS3OnMinIOTLS(t *testing.T) {
+	srv := testbed.MinIOTLS(t)
+	h := onS3(t, srv, map[string]string{"storage.s3.ca.file": srv.CAFile})
+	h.Only = regexp.MustCompile(`^(put/(read|zero|part|single|binary|tiny)|get/(whole|middle|early|if-version)|atomic|ifabsent|bulk|list/(page|prefix)|mpu|ctx|close)`)
+	suite(t, h)
+}
+
 func TestS3OnSeaweedFS(t *testing.T) {
 	h := onS3(t, testbed.SeaweedFS(t), nil)
 	h.Deviations = []conformance.Deviation{
@@ -160,11 +169,11 @@ func onS3(t *testing.T, srv *testbed.S3, more map[string]string) conformance.Har
 		"storage.aws.credentials.provider.class": "software.amazon.awssdk.auth.credentials.EnvironmentVariableCredentialsProvider",
 	}
 	knobs.CredentialsFile = func(path string, good bool) (map[string]string, error) {
-		id := srv.AccessKey
+		secret := srv.SecretKey
 		if !good {
-			id = "nobody"
+			secret = "wrong" + secret
 		}
-		text := fmt.Sprintf("aws.access.key.id=%s\naws.secret.access.key=%s\n", id, srv.SecretKey)
+		text := fmt.Sprintf("aws.access.key.id=%s\naws.secret.access.key=%s\n", srv.AccessKey, secret)
 		over := map[string]string{"storage.aws.access.key.id": "", "storage.aws.secret.access.key": "", "storage.aws.credentials.file": path}
 		return over, os.WriteFile(path, []byte(text), 0o600)
 	}
