@@ -97,7 +97,7 @@ func diskFamilies(p *polled[rsm.CacheStats]) {
 		})
 	p.number(Gauge, "tierkit_cache_disk_queue_bytes", "Memory of chunks that wait to be written to the disk cache.",
 		func(s st) float64 { return float64(s.Disk.QueueBytes) })
-	p.number(Gauge, "tierkit_cache_disk_bypassed", "1 while the disk cache is not written to because of an error, or is not used at all because its directory could not be opened.",
+	p.number(Gauge, "tierkit_cache_disk_bypassed", "1 while the disk cache is not written to because of an error, or not used because a read of it hangs, or is not used at all because its directory could not be opened.",
 		func(s st) float64 {
 			if s.Disk.Suspended || s.DiskBroken {
 				return 1

@@ -61,8 +61,12 @@ type Cache struct {
 	pause    time.Duration   // the last one after a failed write; 0: the last write went well
 	resume   time.Time       // writing is suspended until then
 	closed   bool
+	reads    map[*reading]struct{} // in progress
 	stats    Stats
 }
+
+// reading is a Read in progress.
+type reading struct{ began time.Time }
 
 // trashed is a file to be removed.
 type trashed struct {
@@ -87,7 +91,7 @@ type Stats struct {
 	Bypassed     uint64 // not written: writing was suspended after an error
 	ReadErrors   uint64 // of the file system
 	WriteErrors  uint64
-	Suspended    bool
+	Suspended    bool // nothing is written after an error, or a read hangs and nothing is used
 	Scanning     bool // what was there at Open is not all known yet
 }
 
@@ -105,7 +109,7 @@ func open(o Options, f files) (*Cache, error) {
 	if o.MaxEntries == 0 {
 		o.MaxEntries = 1_000_000
 	}
-	c := &Cache{opts: o, files: f, log: o.Logger, wake: make(chan struct{}, 1), writes: map[Key]*Write{}, scanning: true, gone: map[Key]bool{}, forgot: map[Prefix]bool{}}
+	c := &Cache{opts: o, files: f, log: o.Logger, wake: make(chan struct{}, 1), writes: map[Key]*Write{}, scanning: true, reads: map[*reading]struct{}{}, gone: map[Key]bool{}, forgot: map[Prefix]bool{}}
 	var err error
 	if c.root, err = filepath.Abs(filepath.Join(o.Dir, DirName)); err != nil {
 		return nil, err
@@ -139,7 +143,7 @@ func (c *Cache) Stats() Stats {
 	defer c.mu.Unlock()
 	s := c.stats
 	s.Entries, s.Bytes, s.MaxBytes, s.QueueBytes = len(c.index.nodes), c.space(), c.opts.MaxBytes, c.memory
-	s.Suspended, s.Scanning = c.suspended(), c.scanning
+	s.Suspended, s.Scanning = c.suspended() || c.hangs(c.opts.Now()), c.scanning
 	return s
 }
 

@@ -18,7 +18,7 @@
 // else is deleted, counted as damaged, and not there. Entries are written to tmp, then renamed, so that a process that is killed leaves no
 // half of one; nothing is synced, because the checksum finds what a power failure tears. No error of the disk is an error of a
 // reader: after a failed write (disk full, read-only, broken) writing is suspended for a while, longer each time, and counted as
-// bypassed.
+// bypassed. While a read does not come back, as on a disk that hangs, nothing else is read or written: the next who asks is sent to the source.
 //
 // # Memory
 //

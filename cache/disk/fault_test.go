@@ -252,6 +252,46 @@ func TestWrite_AHangingDiskBlocksNobody(t *testing.T) {
 	})
 }
 
+// A read that does not come back holds up its own caller only: who comes later is sent to the source, until the disk answers again.
+func TestRead_AHangingDiskIsBypassed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		hang := make(chan struct{})
+		var hanging atomic.Bool
+		r := newRig(t, Options{Dir: t.TempDir()}, func(f *files) {
+			open := f.open
+			f.open = func(name string) (file, error) {
+				if hanging.Load() {
+					<-hang
+				}
+				return open(name)
+			}
+		})
+		for i := range 2 {
+			r.put(i, dataOf(i, 100))
+		}
+		synctest.Wait()
+		hanging.Store(true)
+		came := make(chan bool)
+		go func() { came <- r.Read(keyOf(0), make([]byte, 100)) }()
+		synctest.Wait()
+		if !r.Has(keyOf(1)) || r.Stats().Suspended {
+			t.Error("bypassed at once")
+		}
+		time.Sleep(hungAfter)
+		if r.Has(keyOf(0)) || r.get(t, 1, 100) || r.put(5, dataOf(5, 100)) {
+			t.Error("a disk that hangs is used")
+		}
+		if s := r.Stats(); !s.Suspended || s.Bypassed != 1 || s.Damaged != 0 || s.Entries != 2 {
+			t.Errorf("%+v", s)
+		}
+		hanging.Store(false)
+		close(hang)
+		if !<-came || !r.get(t, 1, 100) || !r.put(5, dataOf(5, 100)) {
+			t.Error("it is not used again")
+		}
+	})
+}
+
 // An entry that is deleted while it is filled, queued or written does not come back.
 func TestDelete_ReachesWhatIsOnItsWay(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

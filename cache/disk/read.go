@@ -8,10 +8,27 @@ import (
 	"time"
 )
 
-// Has says whether key is there, as far as can be told without reading it. It is no use of the entry.
+// hungAfter is how long a read may take before the disk is taken for one that hangs.
+const hungAfter = 5 * time.Second
+
+// hangs says that a read does not come back: until it does, nobody else is sent the same way. Called with mu held.
+func (c *Cache) hangs(now time.Time) bool {
+	for r := range c.reads {
+		if now.Sub(r.began) >= hungAfter {
+			return true
+		}
+	}
+	return false
+}
+
+// Has says whether key is there, as far as can be told without reading it. It is no use of the entry. While the disk hangs nothing is there.
 func (c *Cache) Has(key Key) bool {
 	now := c.opts.Now()
 	c.mu.Lock()
+	if c.hangs(now) {
+		c.mu.Unlock()
+		return false
+	}
 	n := c.find(key, now)
 	scanning := c.scanning && !c.closed
 	c.mu.Unlock()
@@ -25,8 +42,13 @@ func (c *Cache) Read(key Key, buf []byte) bool {
 		return false
 	}
 	now := c.opts.Now()
+	r := &reading{began: now}
+	c.mu.Lock()
+	c.reads[r] = struct{}{}
+	c.mu.Unlock()
 	err := c.load(c.path(key), key, buf)
 	c.mu.Lock()
+	delete(c.reads, r)
 	n := c.index.nodes[key]
 	switch {
 	case err == nil:

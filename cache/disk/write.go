@@ -60,7 +60,7 @@ func (c *Cache) admit(w *Write, n int) bool {
 	switch {
 	case c.closed, c.writes[w.key] != nil, c.index.nodes[w.key] != nil, occupied(int64(n)) > c.opts.MaxBytes:
 		return false
-	case c.suspended():
+	case c.suspended(), c.hangs(c.opts.Now()):
 		c.stats.Bypassed++
 		return false
 	case c.memory+w.charge > c.opts.QueueBytes:
