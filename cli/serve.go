@@ -55,9 +55,10 @@ type daemon struct {
 	logDirs []string
 	custom  int // bytes of custom metadata that the broker takes
 
-	calls  *metrics.Calls
-	copies *metrics.Copies
-	stores *metrics.Backend
+	calls   *metrics.Calls
+	copies  *metrics.Copies
+	fetches *metrics.Fetches
+	stores  *metrics.Backend
 
 	warnings []string // for the log of a client that started it
 
@@ -69,7 +70,7 @@ type daemon struct {
 
 // newDaemon has a log for machines: time stamps and levels.
 func (a *app) newDaemon(how serve.Start) *daemon {
-	d := &daemon{app: a, how: how, custom: serve.DefaultMaxCustomBytes, calls: metrics.NewCalls(), copies: metrics.NewCopies()}
+	d := &daemon{app: a, how: how, custom: serve.DefaultMaxCustomBytes, calls: metrics.NewCalls(), copies: metrics.NewCopies(), fetches: metrics.NewFetches()}
 	d.log = slog.New(slog.NewTextHandler(a.Err, nil))
 	if a.json {
 		d.log = slog.New(slog.NewJSONHandler(a.Err, nil))
@@ -126,7 +127,7 @@ func (d *daemon) settings(given map[string]string) error {
 	}
 	d.setup, serr = rsm.ReadSettings(rsm.OpenOptions{
 		Registry: d.app.registry, Props: given, Prefix: d.prefix, Getenv: d.app.LookupEnv, Logger: d.log, Now: d.app.Now,
-		Observer: d.stores, Hooks: d.copies.Hooks(),
+		Observer: d.stores, Hooks: d.copies.Hooks().And(d.fetches.Hooks()),
 	})
 	for _, n := range d.config.Notices {
 		d.warn(n)
@@ -169,7 +170,7 @@ func (d *daemon) open(ctx context.Context, token string) (err error) {
 	}
 	d.limitMemory()
 	store := d.segments.Store()
-	handler, err := metrics.Handler(d.stores, metrics.NewLoad(store.Load), d.copies, d.calls, metrics.NewMemory(d.segments.Budget().Stats),
+	handler, err := metrics.Handler(d.stores, metrics.NewLoad(store.Load), d.copies, d.fetches, metrics.NewReadAhead(d.segments.ReadAhead), d.calls, metrics.NewMemory(d.segments.Budget().Stats),
 		metrics.NewCaches(d.segments.CacheStats),
 		metrics.NewServe(func() serve.Stats { return d.server.Stats() }))
 	if err != nil {

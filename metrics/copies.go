@@ -1,6 +1,8 @@
 package metrics
 
 import (
+	"time"
+
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/tierkit/tierkit/remotelog"
@@ -11,6 +13,7 @@ import (
 type Copies struct {
 	group
 	segments, bytes, stored *prometheus.CounterVec
+	took                    *prometheus.HistogramVec
 }
 
 var _ prometheus.Collector = (*Copies)(nil)
@@ -22,15 +25,29 @@ func NewCopies() *Copies {
 	c.bytes = c.counter("tierkit_rsm_copied_bytes_total", "Bytes of these segments as the broker has them, without indexes.")
 	c.stored = c.counter("tierkit_rsm_copied_stored_bytes_total",
 		"Bytes of their objects in the store: compressed, encrypted, with indexes and manifests.")
+	c.took = c.seconds("tierkit_rsm_copy_seconds", "How long copies took.", "result")
+	c.took.WithLabelValues(resultOK)
+	c.took.WithLabelValues(resultError)
 	return c
 }
 
-// Hooks returns what to put into rsm.OpenOptions.Hooks or rsm.Options.Hooks. A program with hooks of its own calls these from them.
+// Hooks returns what to put into rsm.OpenOptions.Hooks or rsm.Options.Hooks, together with others: rsm.Hooks.And.
 func (c *Copies) Hooks() rsm.Hooks {
 	segments, bytes, stored := c.segments.WithLabelValues(), c.bytes.WithLabelValues(), c.stored.WithLabelValues()
-	return rsm.Hooks{Copied: func(md remotelog.SegmentMetadata, storedBytes int64) {
-		segments.Inc()
-		add(bytes, float64(md.SizeBytes))
-		add(stored, float64(storedBytes))
-	}}
+	return rsm.Hooks{
+		Copied: func(md remotelog.SegmentMetadata, storedBytes int64) {
+			segments.Inc()
+			add(bytes, float64(md.SizeBytes))
+			add(stored, float64(storedBytes))
+		},
+		CopyEnded: func(took time.Duration, err error) { c.took.WithLabelValues(plainResult(err)).Observe(took.Seconds()) },
+	}
+}
+
+// plainResult is the label of what went well or failed.
+func plainResult(err error) string {
+	if err != nil {
+		return resultError
+	}
+	return resultOK
 }

@@ -2,10 +2,10 @@
 // makes collectors, registers them, and hands them over where hooks are taken.
 //
 //	stores := metrics.NewBackend("s3")
-//	copies := metrics.NewCopies()
-//	m, err := rsm.Open(ctx, rsm.OpenOptions{Registry: drivers, Props: props, Observer: stores, Hooks: copies.Hooks()})
+//	copies, fetches := metrics.NewCopies(), metrics.NewFetches()
+//	m, err := rsm.Open(ctx, rsm.OpenOptions{Registry: drivers, Props: props, Observer: stores, Hooks: copies.Hooks().And(fetches.Hooks())})
 //	...
-//	reg.MustRegister(stores, copies, metrics.NewLoad(m.Store().Load), metrics.NewMemory(m.Budget().Stats),
+//	reg.MustRegister(stores, copies, fetches, metrics.NewReadAhead(m.ReadAhead), metrics.NewLoad(m.Store().Load), metrics.NewMemory(m.Budget().Stats),
 //		metrics.NewCaches(m.CacheStats))
 //
 // # Metrics

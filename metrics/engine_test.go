@@ -1,6 +1,7 @@
 package metrics_test
 
 import (
+	"io"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -93,5 +94,80 @@ func TestCopies_CountWhatAManagerCopies(t *testing.T) {
 	up, stored := got["tierkit_backend_bytes_total{direction=up,driver=mem}"], got["tierkit_rsm_copied_stored_bytes_total{}"]
 	if up != stored || stored < float64(len(segment)) {
 		t.Errorf("stored bytes = %v, bytes up = %v, want the same, at least %d", stored, up, len(segment))
+	}
+}
+
+func TestFetches_MeasureWhatAManagerFetches(t *testing.T) {
+	var drivers backends.Registry
+	if err := drivers.Register(mem.Factory()); err != nil {
+		t.Fatal(err)
+	}
+	copies, fetches := metrics.NewCopies(), metrics.NewFetches()
+	m, err := rsm.Open(t.Context(), rsm.OpenOptions{
+		Registry: &drivers, Props: map[string]string{"storage.backend": "mem", "chunk.size": "1000"}, Hooks: copies.Hooks().And(fetches.Hooks()),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = m.Close() }()
+	reg := registry(t, copies, fetches, metrics.NewReadAhead(m.ReadAhead))
+	before := series(t, reg)
+	md := remotelog.SegmentMetadata{
+		SegmentID: remotelog.SegmentID{
+			TopicIDPartition: remotelog.TopicIDPartition{TopicID: remotelog.NewUUID(), Topic: "orders"}, ID: remotelog.NewUUID(),
+		},
+		EndOffset: 41, LeaderEpochs: []remotelog.LeaderEpoch{{}}, SizeBytes: 50_000,
+	}
+	data := remotelog.SegmentData{
+		Log: remotelog.Bytes(make([]byte, 50_000)), OffsetIndex: remotelog.Bytes{}, TimeIndex: remotelog.Bytes{}, ProducerSnapshot: remotelog.Bytes{},
+		LeaderEpochs: []byte("0\n1\n0 0\n"),
+	}
+	if _, err := m.Copy(t.Context(), md, data); err != nil {
+		t.Fatal(err)
+	}
+	md.State = remotelog.CopySegmentFinished
+	if _, err := m.Copy(t.Context(), md, data); err == nil {
+		t.Fatal("a segment that is finished was copied") // refused before it begins: no copy
+	}
+	short := data
+	short.Log = remotelog.Bytes("short")
+	md.State = remotelog.CopySegmentStarted
+	if _, err := m.Copy(t.Context(), md, short); err == nil {
+		t.Fatal("a log of another size was copied")
+	}
+	md.State = remotelog.CopySegmentFinished
+	for range 2 {
+		rc, err := m.Fetch(t.Context(), md, 100, remotelog.ToEnd)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if n, err := io.Copy(io.Discard, rc); n != 49_900 || err != nil {
+			t.Fatal(n, err)
+		}
+		_ = rc.Close()
+		_ = rc.Close()
+	}
+	if rc, err := m.Fetch(t.Context(), md, 0, remotelog.ToEnd); err != nil || rc.Close() != nil { // nothing read
+		t.Fatal(err)
+	}
+	absent := md
+	absent.ID = remotelog.NewUUID()
+	if _, err := m.Fetch(t.Context(), absent, 0, remotelog.ToEnd); err == nil {
+		t.Fatal("a segment that is not there was fetched")
+	}
+	got := series(t, reg)
+	wantNoNew(t, before, got)
+	for name, want := range map[string]float64{
+		"tierkit_rsm_copy_seconds_count{result=ok}": 1, "tierkit_rsm_copy_seconds_count{result=error}": 1,
+		"tierkit_rsm_fetch_seconds_count{result=ok}": 3, "tierkit_rsm_fetch_seconds_count{result=error}": 1,
+		"tierkit_rsm_fetch_first_byte_seconds_count{}": 2, "tierkit_rsm_fetched_bytes_total{}": 2 * 49_900,
+		"tierkit_rsm_readahead_wasted_bytes_total{}": 0,
+	} {
+		if got[name] != want {
+			t.Errorf("%s = %v, want %v", name, got[name], want)
+		}
+	}
+	if got["tierkit_rsm_readahead_requests_total{}"] == 0 || got["tierkit_rsm_readahead_readers{}"] != 1 {
+		t.Errorf("requests, readers of read-ahead = %v, %v, want some, 1", got["tierkit_rsm_readahead_requests_total{}"], got["tierkit_rsm_readahead_readers{}"])
 	}
 }

@@ -27,7 +27,8 @@ type Family struct {
 
 // Families returns what the collectors of this package can show, in order.
 func Families() []Family {
-	return slices.Concat(NewBackend().families, newLoad(nil).families, newMemory(nil).families, newCaches(nil).families, NewCopies().families, NewMetadata().families,
+	return slices.Concat(NewBackend().families, newLoad(nil).families, newMemory(nil).families, newCaches(nil).families, NewCopies().families, NewFetches().families,
+		newReadAhead(nil).families, NewMetadata().families,
 		newPartitions(nil).families, NewCalls().families, newServe(nil).families)
 }
 

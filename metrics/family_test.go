@@ -29,7 +29,7 @@ func everything(t *testing.T) *prometheus.Registry {
 	}
 	return registry(t, metrics.NewBackend("mem"), metrics.NewLoad(func() backends.Load { return backends.Load{Driver: "mem"} }),
 		metrics.NewMemory(budget.Stats), metrics.NewCaches(func() rsm.CacheStats { return rsm.CacheStats{} }), metrics.NewCopies(), metrics.NewMetadata(),
-		metrics.NewCalls(), metrics.NewServe(func() serve.Stats { return serve.Stats{} }),
+		metrics.NewFetches(), metrics.NewReadAhead(func() rsm.ReadAheadStats { return rsm.ReadAheadStats{} }), metrics.NewCalls(), metrics.NewServe(func() serve.Stats { return serve.Stats{} }),
 		metrics.NewPartitions(func() rlmm.Status { return rlmm.Status{Partitions: []rlmm.PartitionStatus{{Partition: 7}}} }))
 }
 

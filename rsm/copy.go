@@ -35,9 +35,13 @@ func (m *Manager) Copy(ctx context.Context, md remotelog.SegmentMetadata, data r
 		return nil, err
 	}
 	defer done()
+	began := m.now()
 	defer func() {
 		if err = m.ended(ctx, err); err != nil {
 			err = fmt.Errorf("copy segment %s: %w", md.SegmentID, err)
+		}
+		if f := m.hooks.CopyEnded; f != nil {
+			f(m.now().Sub(began), err)
 		}
 	}()
 	unlock, err := m.locks.lock(inner, md.ID)

@@ -5,13 +5,25 @@ import (
 	"fmt"
 	"io"
 	"sync"
+	"time"
 
 	"github.com/tierkit/tierkit/chunking"
 	"github.com/tierkit/tierkit/remotelog"
 )
 
 // Fetch implements remotelog.StorageManager. The stream ends when ctx does.
-func (m *Manager) Fetch(ctx context.Context, md remotelog.SegmentMetadata, start, end int64) (_ io.ReadCloser, err error) {
+func (m *Manager) Fetch(ctx context.Context, md remotelog.SegmentMetadata, start, end int64) (io.ReadCloser, error) {
+	began := m.now()
+	s, err := m.fetch(ctx, md, start, end)
+	if err != nil {
+		m.fetched(ctx, began, FetchEnd{Err: err})
+		return nil, err
+	}
+	s.began, s.start, s.waited = began, start, m.now().Sub(began)
+	return s, nil
+}
+
+func (m *Manager) fetch(ctx context.Context, md remotelog.SegmentMetadata, start, end int64) (_ *logStream, err error) {
 	if start < 0 || end < start {
 		return nil, fmt.Errorf("%w: fetch from %d to %d: positions must not be negative, nor the end before the start", remotelog.ErrInvalidArgument, start, end)
 	}
@@ -86,6 +98,10 @@ type logStream struct {
 	prefetch int64 // what is loaded ahead of it whatever is known of its reader
 	scan     *scan // that it is part of
 
+	began  time.Time     // when Fetch was called
+	start  int64         // the first position
+	waited time.Duration // for the first byte: in Fetch, and then in Read
+
 	versionMu sync.Mutex
 	version   string // of the .log object, from the first request
 
@@ -105,7 +121,7 @@ func (s *logStream) Read(p []byte) (int, error) {
 	if len(p) == 0 {
 		return 0, nil
 	}
-	h, err := s.chunk()
+	h, err := s.timed()
 	if err != nil {
 		return 0, s.failed(s.r.m.ended(s.caller, err))
 	}
@@ -114,6 +130,18 @@ func (s *logStream) Read(p []byte) (int, error) {
 	s.pos += int64(got)
 	s.begun = true
 	return got, nil
+}
+
+// timed is chunk, and measures how long the first byte took.
+func (s *logStream) timed() (*chunkHandle, error) {
+	if s.begun || s.r.m.hooks.Fetched == nil {
+		return s.chunk()
+	}
+	now := s.r.m.now
+	began := now()
+	h, err := s.chunk()
+	s.waited += now().Sub(began)
+	return h, err
 }
 
 // chunk returns the chunk that pos is in, pinned.
@@ -264,10 +292,18 @@ func (s *logStream) pin(version string) {
 // Close implements io.Closer. It is idempotent and may come while a Read waits. Loads that only this stream wants are stopped.
 func (s *logStream) Close() error {
 	s.cancel()
+	var f *FetchEnd
 	s.shut(func() {
 		s.rest()
 		s.leave()
 		s.r.release()
+		f = &FetchEnd{Bytes: s.pos - s.start, Err: s.err}
+		if s.begun {
+			f.FirstByte = s.waited
+		}
 	})
+	if f != nil {
+		s.r.m.fetched(s.caller, s.began, *f)
+	}
 	return nil
 }

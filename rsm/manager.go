@@ -28,12 +28,6 @@ type Options struct {
 	Now    func() time.Time // the clock of the caches; nil: time.Now
 }
 
-// Hooks tell what happened. They are called off locks, from several goroutines at once, and must not block.
-type Hooks struct {
-	// Copied: a segment was copied; its three objects have that many bytes.
-	Copied func(md remotelog.SegmentMetadata, storedBytes int64)
-}
-
 // Manager copies, fetches and deletes segments. It is safe for concurrent use. It retries nothing: its caller does.
 type Manager struct {
 	store  *backends.Store
@@ -43,6 +37,7 @@ type Manager struct {
 	fields []manifest.CustomField
 	log    *slog.Logger
 	hooks  Hooks
+	now    func() time.Time
 	codecs *chunking.Codecs
 	owned  []func() error // closed with the manager, in order
 
@@ -84,7 +79,7 @@ func New(o Options) (*Manager, error) {
 		return nil, fmt.Errorf("%w: %s=true needs key pairs", remotelog.ErrInvalidArgument, keyEncryption)
 	}
 	m := &Manager{
-		store: o.Store, budget: o.Budget, keys: o.Keys, config: c, log: o.Logger, hooks: o.Hooks,
+		store: o.Store, budget: o.Budget, keys: o.Keys, config: c, log: o.Logger, hooks: o.Hooks, now: o.Now,
 		newDataKey: crypto.NewDataKey, ops: make(map[*op]struct{}),
 	}
 	for _, name := range c.CustomFields {
