@@ -205,6 +205,9 @@ final class Supervisor implements Daemon {
             throw new RefusedException("it speaks protocol " + hello.get("protocol") + ", this plug-in 1: their versions do not fit", null);
         }
         if (hello.get("error") != null) {
+            if (Boolean.TRUE.equals(hello.get("retriable"))) { // such as the state directory that an earlier daemon still holds
+                throw new IOException(String.valueOf(hello.get("error")));
+            }
             throw new RefusedException(String.valueOf(hello.get("error")), null);
         }
         if (!(port instanceof Long) || (Long) port < 1 || (Long) port > 65535) {

@@ -28,6 +28,12 @@ final class FakeServe {
             say(Map.of("protocol", 1, "error", settings.get("fake.error")));
             System.exit(2);
         }
+        Object busy = settings.get("fake.busy"); // a file that says that it was busy once
+        if (busy != null && Files.notExists(Path.of((String) busy))) {
+            Files.createFile(Path.of((String) busy));
+            say(Map.of("protocol", 1, "error", "the state directory is held", "retriable", true));
+            System.exit(2);
+        }
         FakeDaemon daemon = new FakeDaemon();
         daemon.token = (String) hello.get("token");
         say(Map.of("protocol", settings.get("fake.protocol") == null ? 1 : 9, "port", Integer.valueOf(daemon.url().substring(daemon.url().lastIndexOf(':') + 1)),

@@ -96,6 +96,16 @@ class SupervisorTest {
     }
 
     @Test
+    void whatMayPassIsTriedAgain() throws Exception {
+        Map<String, Object> settings = settings(19);
+        settings.put("fake.busy", dir.resolve("busy").toString());
+        RemoteStorageManager rsm = new RemoteStorageManager();
+        rsm.configure(settings);
+        assertEquals(2, starts(19).size());
+        rsm.close();
+    }
+
+    @Test
     void aKilledOneIsStartedAgainWithAnotherToken() throws Exception {
         RemoteStorageManager rsm = new RemoteStorageManager();
         rsm.configure(settings(13));
