@@ -212,7 +212,7 @@ func (a *app) conformance(ctx context.Context, h conformance.Harness, f *conform
 	if err != nil {
 		return err
 	}
-	names := caseNames()
+	names := caseNames() //nolint:contextcheck // a case takes its context when it runs
 	if h.Only != nil {
 		names = slices.DeleteFunc(names, func(name string) bool { return !h.Only.MatchString(name) })
 	}
