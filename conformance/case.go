@@ -109,7 +109,7 @@ func (c *Case) skips(h *Harness, p backends.Properties) string {
 func Cases() []Case {
 	return slices.Concat(putCases(), getCases(), statCases(), overwriteCases(), deleteCases(), listCases(), keysCases(), ctxCases(), sourceCases(), mpuCases(), concCases(), modelCases(),
 		resCases(), netCases(), tlsCases(), credCases(), closeCases(), envCases(), configCases(), propsCases(),
-		cancelCases(), uploadCases(), matrixCases(), retryCases(), resumeCases())
+		cancelCases(), uploadCases(), matrixCases(), retryCases(), resumeCases(), errorCases())
 }
 
 // What many cases need.

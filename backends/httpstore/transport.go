@@ -6,7 +6,7 @@ import (
 )
 
 // maxErrorBody bounds what is read of an answer that is an error: SDKs read it whole.
-const maxErrorBody = 1 << 20
+const maxErrorBody = 64 << 10
 
 // Transport counts the attempts of calls, marks errors of the network as such, and bounds the bodies of errors.
 type Transport struct{ Next http.RoundTripper }

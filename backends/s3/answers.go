@@ -10,6 +10,9 @@ import (
 	"github.com/tierkit/tierkit/backends"
 )
 
+// maxErrorBody bounds what is read of an answer that is an error: the SDK reads it whole.
+const maxErrorBody = 64 << 10
+
 // answers looks whether an answer that says success comes from a store at all: of a proxy's page, or of nothing, the SDK makes an empty listing, or the
 // success of a removal.
 type answers struct{ next http.RoundTripper }
@@ -19,8 +22,15 @@ var _ http.RoundTripper = answers{}
 // RoundTrip implements http.RoundTripper.
 func (a answers) RoundTrip(r *http.Request) (*http.Response, error) {
 	resp, err := a.next.RoundTrip(r)
-	if err != nil || resp.StatusCode/100 != 2 {
-		return resp, err
+	if err != nil {
+		return nil, err
+	}
+	if resp.StatusCode/100 != 2 {
+		resp.Body = struct {
+			io.Reader
+			io.Closer
+		}{io.LimitReader(resp.Body, maxErrorBody), resp.Body}
+		return resp, nil
 	}
 	q := r.URL.Query()
 	root := ""
