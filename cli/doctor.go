@@ -9,9 +9,13 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/tierkit/tierkit/internal/props"
 	"github.com/tierkit/tierkit/internal/settings"
 	"github.com/tierkit/tierkit/serve"
 )
+
+// keyServeCommand is the plug-in's setting with which it starts the daemon by itself.
+const keyServeCommand = "tierkit.serve.command"
 
 func (a *app) doctorCmd() *cobra.Command {
 	return &cobra.Command{
@@ -74,7 +78,14 @@ func (a *app) doctor(ctx context.Context) error {
 	d := a.newDaemon(serve.Standalone)
 	d.log = slog.New(slog.DiscardHandler) // the report says it
 	e := &examination{app: a}
-	err := d.fromFile("")
+	file, err := props.Load(a.config)
+	if file == nil {
+		return err
+	}
+	if file.RSM[keyServeCommand] != "" {
+		d.how = serve.Supervised // its token and its port are new ones at each start
+	}
+	err = errors.Join(err, d.fromProps(file, ""))
 	e.settings(err)
 	if d.setup != nil {
 		err = d.examine(ctx, e)

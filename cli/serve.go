@@ -84,12 +84,17 @@ func (d *daemon) fromFile(listen string) error {
 	if file == nil {
 		return err
 	}
+	return errors.Join(err, d.fromProps(file, listen))
+}
+
+// fromProps takes what it needs out of the file. The error joins every mistake.
+func (d *daemon) fromProps(file *props.File, listen string) error {
 	own := maps.Clone(file.RSM)
 	if listen != "" {
 		own["tierkit.listen"] = listen
 	}
 	d.prefix = file.RSMPrefix
-	errs := []error{err, d.settings(own)}
+	errs := []error{d.settings(own)}
 	var ok bool
 	if d.broker, ok = file.BrokerID(); !ok {
 		errs = append(errs, settings.Missing("node.id", "is required: what the daemon keeps is kept for each broker by itself"))

@@ -58,7 +58,7 @@ func Examine(ctx context.Context, x Subject) {
 	x.token()
 	x.tls()
 	x.logDirs()
-	x.address(ctx)
+	x.addresses(ctx)
 	x.custom()
 	if x.store(ctx) {
 		x.cycle(ctx)

@@ -149,15 +149,23 @@ func (x *Subject) logDirs() {
 	}
 }
 
-// address finds out whether the address of the API is free, or used by a daemon that runs.
-func (x *Subject) address(ctx context.Context) {
-	what := "address " + x.Config.Listen + ": is free"
-	l, err := new(net.ListenConfig).Listen(ctx, "tcp", x.Config.Listen)
+// addresses finds out whether the addresses of the API and of the metrics are free, or used by a daemon that runs.
+func (x *Subject) addresses(ctx context.Context) {
+	x.address(ctx, keyListen, x.Config.Listen)
+	x.address(ctx, keyMetrics, x.Config.Metrics)
+}
+
+func (x *Subject) address(ctx context.Context, setting, address string) {
+	if _, port, err := net.SplitHostPort(address); err != nil || port == "0" {
+		return // none, a mistake in the settings and reported as one, or any port that is free
+	}
+	what := "address " + address + ": is free"
+	l, err := new(net.ListenConfig).Listen(ctx, "tcp", address)
 	switch {
 	case errors.Is(err, syscall.EADDRINUSE):
-		x.Report(Finding{Check: what, Result: Warn, Text: "it is in use, by a daemon that runs already or by somebody else", Do: "nothing if a daemon runs; else set " + keyListen})
+		x.Report(Finding{Check: what, Result: Warn, Text: "it is in use, by a daemon that runs already or by somebody else", Do: "nothing if a daemon runs; else set " + setting})
 	case err != nil:
-		x.check(what, err, "set "+keyListen)
+		x.check(what, err, "set "+setting)
 	default:
 		x.check(what, l.Close(), "")
 	}

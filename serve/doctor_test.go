@@ -3,6 +3,7 @@ package serve
 import (
 	"context"
 	"io"
+	"net"
 	"os"
 	"path/filepath"
 	"strings"
@@ -152,10 +153,16 @@ func TestExamine_LooksAtTheMachine(t *testing.T) {
 	if err := os.Chmod(open, 0o644); err != nil {
 		t.Fatal(err)
 	}
+	taken, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = taken.Close() })
 	for name, tc := range map[string]struct {
 		change func(*Subject)
 		want   string
 	}{
+		"metrics":      {func(x *Subject) { x.Config.Metrics = taken.Addr().String() }, "warn address " + taken.Addr().String() + ": is free"},
 		"state":        {func(x *Subject) { x.Config.StateDir = filepath.Join(file, "below") }, "fail state directory: can be written"},
 		"short token":  {func(x *Subject) { x.Config.TokenFile = file }, "fail token: can be read"},
 		"no token":     {func(x *Subject) { x.Config.TokenFile = filepath.Join(dir, "none") }, "fail token: can be read"},

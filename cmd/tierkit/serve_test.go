@@ -73,6 +73,25 @@ func TestDoctor_OnRealServers(t *testing.T) {
 	}
 }
 
+// TestDoctor_ADaemonThatThePluginStarts needs neither a token nor a port of its own; a broker's file that starts it is complete without them.
+func TestDoctor_ADaemonThatThePluginStarts(t *testing.T) {
+	lines := fmt.Sprintf("rsm.config.storage.backend=fs\nrsm.config.storage.root=%s\nrsm.config.tierkit.state.dir=%s\n", t.TempDir(), t.TempDir())
+	for _, f := range command(t, cli.ExitOK, "doctor", "--config", configure(t, lines+"rsm.config.tierkit.serve.command=/opt/tierkit/tierkit\n"), "--json") {
+		if what := fmt.Sprint(f["check"]); f["result"] == "fail" || strings.HasPrefix(what, "address") || strings.HasPrefix(what, "token") {
+			t.Errorf("%v", f)
+		}
+	}
+	for name, more := range map[string]string{
+		"alone": "", "at a URL": "rsm.config.tierkit.serve.url=http://127.0.0.1:9480\nrsm.config.tierkit.serve.token.file=/etc/tierkit/token\n",
+	} {
+		var out, errs bytes.Buffer
+		code := cli.Run(t.Context(), []string{"doctor", "--config", configure(t, lines+more)}, registry(t), cli.Stdio{In: strings.NewReader(""), Out: &out, Err: &errs})
+		if code != cli.ExitFailed || !strings.Contains(out.String(), "FAIL  settings: rsm.config.tierkit.token.file: is required") {
+			t.Errorf("%s: exit code %d\n%s%s", name, code, out.String(), errs.String())
+		}
+	}
+}
+
 func TestDoctor_SaysWhatToDo(t *testing.T) {
 	for name, tc := range map[string]struct{ old, new, check, do string }{
 		"secret": {"secret.access.key=", "secret.access.key=wrong", "store", "credentials"},
