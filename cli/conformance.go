@@ -216,7 +216,7 @@ func (a *app) conformance(ctx context.Context, h conformance.Harness, f *conform
 	if h.Only != nil {
 		names = slices.DeleteFunc(names, func(name string) bool { return !h.Only.MatchString(name) })
 	}
-	r := &conformanceReport{Driver: h.Factory.Name, Version: a.Version, Config: a.config, Scale: f.scale, Started: a.Now().UTC(), now: a.Now}
+	r := &conformanceReport{Driver: h.Factory.Name, Version: a.Version, Config: a.config, Scale: f.scale, Run: f.run, Started: a.Now().UTC(), now: a.Now}
 	p := a.newProgress()
 	p.show("opening %s", r.Driver)
 	err = conformance.Report(ctx, h, func(res conformance.Result) {

@@ -262,7 +262,7 @@ func (a *app) inspectText(m *manifest.Manifest) error {
 	} else {
 		t.row("segment", "unknown: "+m.MetadataProblem)
 	}
-	t.row("log", fmt.Sprintf("%s in %d chunks of %s, stored as %s (%s)", size(f.OriginalBytes), f.Chunks, size(m.Chunks.ChunkSize()),
+	t.row("log", fmt.Sprintf("%s in %s of %s, stored as %s (%s)", size(f.OriginalBytes), count(f.Chunks, "chunk"), size(m.Chunks.ChunkSize()),
 		size(m.Chunks.StoredSize()), ratio(f.OriginalBytes, m.Chunks.StoredSize())))
 	t.row("compression", f.Compression)
 	if f.KeyID != nil {
