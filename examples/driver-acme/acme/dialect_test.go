@@ -1,6 +1,7 @@
 package acme_test
 
 import (
+	"encoding/json"
 	"fmt"
 	"net/http"
 	"strings"
@@ -47,4 +48,20 @@ func (dialect) Error(_ string, kind fault.ErrorKind) *http.Response {
 	}
 	body := fmt.Sprintf(`{"error":{"code":%q,"message":"Something happened."}}`, e.code)
 	return fault.NewResponse(e.status, body, "Content-Type", "application/json", "Acme-Error", e.code, "Acme-Request-Id", "acme-forged")
+}
+
+// BulkFailed implements conformance.BulkForger: the answer to a bulk delete of which some keys could not be deleted.
+func (dialect) BulkFailed(keys []string) *http.Response {
+	type failed struct {
+		Key  string `json:"key"`
+		Code string `json:"code"`
+	}
+	out := struct {
+		Failed []failed `json:"failed"`
+	}{[]failed{}}
+	for _, key := range keys {
+		out.Failed = append(out.Failed, failed{key, "denied"})
+	}
+	text, _ := json.Marshal(out) // texts alone
+	return fault.NewResponse(http.StatusOK, string(text), "Content-Type", "application/json")
 }
