@@ -91,7 +91,7 @@ func (b *Bench) sizes() (read func() []int64) {
 	var all []int64
 	b.Inject(func(next http.RoundTripper) http.RoundTripper {
 		return roundTripper(func(r *http.Request) (*http.Response, error) {
-			if r.ContentLength > 64<<10 {
+			if r.ContentLength >= int64(b.part()/2) {
 				mu.Lock()
 				all = append(all, r.ContentLength)
 				mu.Unlock()

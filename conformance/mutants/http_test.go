@@ -9,7 +9,7 @@ const (
 )
 
 func httpMutants() []Mutant {
-	return slices.Concat(requestMutants(), faultMutants(), retryMutants())
+	return slices.Concat(requestMutants(), faultMutants(), retryMutants(), lifeMutants())
 }
 
 func requestMutants() []Mutant {
