@@ -215,7 +215,7 @@ func (op *copyOp) copy(ctx context.Context) (remotelog.CustomMetadata, error) {
 	}
 	custom, err := s.segments.Copy(ctx, op.md, op.data())
 	if errors.Is(err, rsm.ErrLeftBehind) {
-		s.orphans.release(op.md.ID)
+		s.orphans.release(&op.md)
 		return nil, err
 	}
 	if derr := s.orphans.drop(op.md.ID); derr != nil {
@@ -226,6 +226,7 @@ func (op *copyOp) copy(ctx context.Context) (remotelog.CustomMetadata, error) {
 		return nil, err
 	}
 	s.failures.forget(op.md.ID)
+	s.deletes.outdate(op.md.ID)
 	s.checkCustom(&op.md, custom)
 	return custom, nil
 }

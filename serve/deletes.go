@@ -58,6 +58,22 @@ func (d *deletes) begin(md remotelog.SegmentMetadata) (*deleteOp, error) {
 	return op, nil
 }
 
+// outdate drops the result of a delete that ended: the segment is copied again.
+func (d *deletes) outdate(id remotelog.UUID) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	op := d.ops[id]
+	if op == nil {
+		return
+	}
+	select {
+	case <-op.done:
+		op.expiry.Stop()
+		delete(d.ops, id)
+	default: // it goes on: what it finds of the copy it deletes
+	}
+}
+
 func (d *deletes) drop(id remotelog.UUID, op *deleteOp) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -101,7 +101,8 @@ func (s *Server) stream(w http.ResponseWriter, r *http.Request, x *sending) erro
 	x.s = s
 	x.ctx, x.cancel, x.limit = s.callContext(r)
 	defer x.cancel(nil)
-	buf, _ := buffers.Get().(*[copyBuffer]byte) // it has no other
+	defer func() { _ = x.leave(context.Canceled) }() // after a panic nobody waits behind it
+	buf, _ := buffers.Get().(*[copyBuffer]byte)      // it has no other
 	defer buffers.Put(buf)
 	body, size, n, err := x.begin(buf[:])
 	if err != nil {

@@ -127,6 +127,11 @@ func (s *Server) handle(w http.ResponseWriter, r *http.Request, to route) {
 	defer s.handled.Done()
 	began := s.now()
 	w.Header().Set("Tierkit-Protocol", "1")
+	s.mayTake(w) // "100 Continue" is an answer too
+	if r.ContentLength != 0 {
+		// The HTTP server reads what a call has left of a body before it sends the answer. Who waits for a body longer says so.
+		_ = http.NewResponseController(w).SetReadDeadline(s.now().Add(bodyTime)) // of a connection; tests have none
+	}
 	err := s.admitted(w, r, to)
 	var kind Kind
 	broken := errors.Is(err, http.ErrAbortHandler)

@@ -62,8 +62,9 @@ type order struct {
 	since time.Time
 	due   time.Time
 	delay time.Duration
-	keep  bool          // somebody works on the segment by other means
-	done  chan struct{} // not nil: being worked on; closed when that ends
+	keep  bool                       // somebody works on the segment by other means
+	md    *remotelog.SegmentMetadata // of the segment, where the file need not be there; nil: the file has it
+	done  chan struct{}              // not nil: being worked on; closed when that ends
 }
 
 // orderFile is what a file holds.
@@ -140,11 +141,11 @@ func (j *journal) claim(ctx context.Context, id remotelog.UUID) error {
 	}
 }
 
-// release makes an order that was claimed due.
-func (j *journal) release(id remotelog.UUID) {
+// release makes an order that was claimed due. It is worked off also if it could not be written, as long as this process lives.
+func (j *journal) release(md *remotelog.SegmentMetadata) {
 	j.mu.Lock()
-	if o := j.orders[id]; o != nil {
-		o.keep, o.due = false, j.now()
+	if o := j.orders[md.ID]; o != nil {
+		o.keep, o.due, o.md = false, j.now(), md
 	}
 	j.mu.Unlock()
 	j.poke()
@@ -212,6 +213,9 @@ func (j *journal) try(ctx context.Context, id remotelog.UUID, o *order) {
 	defer j.poke()
 	md, err := readOrder(j.path(id))
 	switch {
+	case err != nil && o.md != nil:
+		md = *o.md
+		err = j.do(ctx, md)
 	case errors.Is(err, fs.ErrNotExist): // somebody removed it
 		err = nil
 	case errors.Is(err, remotelog.ErrInvalidArgument):
@@ -258,17 +262,18 @@ func (j *journal) setAside(ctx context.Context, id remotelog.UUID, why error) {
 func (j *journal) scan() error {
 	fi, err := os.Stat(j.dir)
 	if err != nil {
+		j.seen = time.Time{} // it may come back as it was
 		return err
 	}
 	if fi.ModTime().Equal(j.seen) && !j.again {
 		return nil
 	}
 	now := j.now()
-	j.seen, j.again = fi.ModTime(), now.Sub(fi.ModTime()) < settled
 	list, err := os.ReadDir(j.dir)
 	if err != nil {
 		return err
 	}
+	j.seen, j.again = fi.ModTime(), now.Sub(fi.ModTime()) < settled
 	for _, e := range list {
 		j.found(e, now)
 	}

@@ -35,6 +35,7 @@ func (s *Server) serveFile(w http.ResponseWriter, r *http.Request, id remotelog.
 	op.mu.Unlock()
 	body := &sent{s: s, conn: http.NewResponseController(w), op: op, r: r.Body}
 	if !wanted {
+		body.dropped = true
 		if _, err := io.Copy(io.Discard, body); err != nil {
 			return broken(err)
 		}
@@ -57,18 +58,22 @@ func (s *Server) noContent(w http.ResponseWriter, body *sent) error {
 	return nil
 }
 
-// sent is the body of a file on its way. Each piece counts as asking about the copy, and the end of the copy ends it.
+// sent is the body of a file on its way. Each piece counts as asking about the copy, and the end of the copy ends it, unless it is for
+// nothing anyway.
 type sent struct {
-	s    *Server
-	conn *http.ResponseController
-	op   *copyOp
-	r    io.Reader
+	s       *Server
+	conn    *http.ResponseController
+	op      *copyOp
+	r       io.Reader
+	dropped bool
 }
 
 func (b *sent) Read(p []byte) (int, error) {
 	select {
 	case <-b.op.over:
-		return 0, errors.New("the copy has ended")
+		if !b.dropped {
+			return 0, errors.New("the copy has ended")
+		}
 	default:
 	}
 	b.op.asked()
