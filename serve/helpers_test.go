@@ -101,14 +101,22 @@ func logger(t testing.TB) *slog.Logger {
 }
 
 type testWriter struct {
-	mu sync.Mutex
-	t  testing.TB
+	mu   sync.Mutex
+	t    testing.TB
+	said []byte
+}
+
+func (w *testWriter) String() string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return string(w.said)
 }
 
 func (w *testWriter) Write(p []byte) (int, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.t.Log(strings.TrimSpace(string(p)))
+	w.said = append(w.said, p...)
 	return len(p), nil
 }
 

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -248,7 +249,8 @@ func TestTLS_ClientsNeedACertificateWhereThatIsSet(t *testing.T) {
 
 func TestServe_AStopLetsRunningCopiesFinish(t *testing.T) {
 	b := newBlocked()
-	s := open(t, b)
+	log := &testWriter{t: t}
+	s := open(t, b, func(o *Options) { o.Logger = slog.New(slog.NewTextHandler(log, nil)) })
 	r := start(t, s, func(l *Listeners) { l.StopTimeout = time.Minute })
 	c := client(t, nil)
 	seg := newSegment(t, "orders", 1000)
@@ -274,6 +276,9 @@ func TestServe_AStopLetsRunningCopiesFinish(t *testing.T) {
 		t.Error(err)
 	}
 	r.done <- nil
+	if _, ended, ok := strings.Cut(log.String(), "stopping"); !ok || !strings.Contains(ended, "copiesRunning=1") || !strings.Contains(ended, "stopped") {
+		t.Errorf("the log does not tell of it:\n%s", log)
+	}
 	if _, err := send(t, c, "GET", r.url+"/v1/health", nil); err == nil {
 		t.Error("it answers after its end")
 	}

@@ -62,6 +62,7 @@ func (s *Server) Serve(ctx context.Context, l Listeners) error {
 	case err = <-failed: // a listener that broke: nothing comes any more
 	}
 	rest := context.WithoutCancel(ctx)
+	s.log.InfoContext(rest, "stopping: no new copy begins", "copiesRunning", s.copies.stats().running)
 	s.health.stopping()
 	s.copies.refuse()
 	if l.Ending == Drain && err == nil {
@@ -79,6 +80,7 @@ func (s *Server) Serve(ctx context.Context, l Listeners) error {
 	}
 	s.cancel(errStopping)
 	s.handled.Wait()
+	s.log.InfoContext(rest, "stopped: every call has ended")
 	return err
 }
 
