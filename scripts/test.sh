@@ -62,7 +62,7 @@ stage_conformance() {
 stage_brokers() {
 	local dir
 	for dir in brokers plugin; do
-		[ ! -d "test/$dir" ] || go test -race -count=1 -timeout 20m "./test/$dir/..."
+		[ ! -d "test/$dir" ] || go test -race -count=1 -timeout 40m "./test/$dir/..."
 	done
 }
 

@@ -23,7 +23,7 @@ import (
 // A broker has brokerWithin from its start to its metadata manager's being ready, and brokerStops to end by itself, on a machine that does
 // much else.
 const (
-	brokerWithin = 2 * time.Minute
+	brokerWithin = 5 * time.Minute
 	brokerStops  = 90 * time.Second
 )
 

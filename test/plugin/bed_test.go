@@ -53,7 +53,7 @@ func must(t *testing.T, what string, err error) {
 // until asks again until the answer is nil, and ends the test with the last one if that takes too long.
 func until(ctx context.Context, t *testing.T, what string, ask func() error) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(ctx, 90*time.Second)
+	ctx, cancel := context.WithTimeout(ctx, 4*time.Minute)
 	defer cancel()
 	tick := time.NewTicker(200 * time.Millisecond)
 	defer tick.Stop()
