@@ -79,7 +79,7 @@ type tier struct {
 	dir    string // program and state of the daemons
 }
 
-// start starts brokers. o has further settings; those of the daemon have the prefix "rsm.config.".
+// start starts brokers. o has further settings; those of the daemon have the prefix "rsm.config.", and one that is "" is left to its default.
 func start(t *testing.T, o testbed.KafkaOptions) *tier {
 	t.Helper()
 	srv := testbed.MinIO(t)
@@ -100,6 +100,7 @@ func start(t *testing.T, o testbed.KafkaOptions) *tier {
 		"rsm.config.memory.budget.bytes": "67108864",
 	}
 	maps.Copy(all, o.Properties)
+	maps.DeleteFunc(all, func(_, value string) bool { return value == "" })
 	o.Properties = all
 	c.KafkaCluster = testbed.Kafka(t, o)
 	t.Cleanup(func() {
