@@ -9,8 +9,10 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/tierkit/tierkit/internal/durable"
 	"github.com/tierkit/tierkit/internal/props"
 	"github.com/tierkit/tierkit/internal/settings"
+	"github.com/tierkit/tierkit/rsm"
 	"github.com/tierkit/tierkit/serve"
 )
 
@@ -116,6 +118,11 @@ func (e *examination) settings(err error) {
 // examine opens the store and looks at everything.
 func (d *daemon) examine(ctx context.Context, e *examination) (err error) {
 	d.segments, err = d.setup.Open(ctx)
+	if errors.Is(err, durable.ErrLocked) {
+		e.report(serve.Finding{Check: "disk cache: a process uses it", Result: serve.OK, Text: oneLine(err)})
+		d.setup.Config.Disk = rsm.DiskConfig{}
+		d.segments, err = d.setup.Open(ctx)
+	}
 	if err != nil {
 		e.report(serve.Finding{Check: "opening keys, memory and store", Result: serve.Fail, Text: oneLine(err), Do: "correct the setting that is named"})
 		return err

@@ -9,10 +9,12 @@ import (
 	"maps"
 	"net"
 	"runtime/debug"
+	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/tierkit/tierkit/backends"
+	"github.com/tierkit/tierkit/internal/durable"
 	"github.com/tierkit/tierkit/internal/props"
 	"github.com/tierkit/tierkit/internal/settings"
 	"github.com/tierkit/tierkit/metrics"
@@ -167,7 +169,7 @@ func (a *app) serve(ctx context.Context, listen string) (err error) {
 
 // open opens everything, probes the store and listens. Whatever it returns, close closes what was opened.
 func (d *daemon) open(ctx context.Context, token string) (err error) {
-	if d.segments, err = d.setup.Open(ctx); err != nil {
+	if err = d.openSegments(ctx); err != nil {
 		if errors.Is(err, backends.InvalidArgument) || settings.Problems(err) != nil {
 			err = asUsage(err)
 		}
@@ -196,6 +198,33 @@ func (d *daemon) open(ctx context.Context, token string) (err error) {
 		return err
 	}
 	return d.listen(ctx)
+}
+
+// diskPatience is how long a start waits for the daemon before it to give the directory of the disk cache up: that is the last thing it
+// does, after all for which the state directory is waited for.
+const diskPatience = 40 * time.Second
+
+// openSegments opens the engine.
+func (d *daemon) openSegments(ctx context.Context) (err error) {
+	give := time.NewTimer(diskPatience)
+	defer give.Stop()
+	again := time.NewTicker(250 * time.Millisecond)
+	defer again.Stop()
+	for said := false; ; said = true {
+		if d.segments, err = d.setup.Open(ctx); !errors.Is(err, durable.ErrLocked) {
+			return err
+		}
+		if !said {
+			d.log.WarnContext(ctx, "waiting for the disk cache, which another process uses", "atMost", diskPatience, "error", err)
+		}
+		select {
+		case <-again.C:
+		case <-give.C:
+			return err
+		case <-ctx.Done():
+			return err
+		}
+	}
 }
 
 // limitMemory makes the collector keep the whole process near the budget.

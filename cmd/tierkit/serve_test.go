@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"maps"
 	"net"
 	"net/http"
 	"os"
@@ -17,6 +18,7 @@ import (
 	"time"
 
 	"github.com/tierkit/tierkit/cli"
+	"github.com/tierkit/tierkit/internal/durable"
 	"github.com/tierkit/tierkit/internal/testbed"
 )
 
@@ -174,6 +176,42 @@ func superviseOver(t *testing.T, dir string) *supervised {
 		t.Fatal(err)
 	}
 	return supervise(t, string(request))
+}
+
+// A start waits for the daemon before it also where only the disk cache is still held, and doctor looks at everything else beside it.
+func TestServe_WaitsForTheDiskCache(t *testing.T) {
+	dir := t.TempDir()
+	held := filepath.Join(dir, "tierkit-chunks")
+	if err := os.Mkdir(held, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	lock, err := durable.Lock(held)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cached := map[string]string{
+		"fetch.chunk.cache.class": "io.aiven.kafka.tieredstorage.fetch.cache.DiskChunkCache", "fetch.chunk.cache.path": dir, "fetch.chunk.cache.size": "1000000",
+	}
+	lines := fmt.Sprintf("rsm.config.storage.backend=fs\nrsm.config.storage.root=%s\n", t.TempDir()) + daemonSettings(t)
+	for k, v := range cached {
+		lines += "rsm.config." + k + "=" + v + "\n"
+	}
+	found := false
+	for _, f := range command(t, cli.ExitOK, "doctor", "--config", configure(t, lines), "--json") {
+		found = found || strings.HasPrefix(fmt.Sprint(f["check"]), "disk cache") && f["result"] == "ok"
+	}
+	if !found {
+		t.Error("doctor says nothing of the disk cache")
+	}
+	time.AfterFunc(time.Second, func() { _ = lock.Close() }) // the one before is still ending
+	maps.Copy(cached, map[string]string{"storage.backend": "fs", "storage.root": dir, "tierkit.state.dir": filepath.Join(dir, ".state")})
+	request, err := json.Marshal(map[string]any{"protocol": 1, "token": serveToken, "brokerId": 7, "settings": cached})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if s := supervise(t, string(request)); s.line["port"] == nil {
+		t.Errorf("it did not start: %v", s.line)
+	}
 }
 
 func (s *supervised) ask(t *testing.T, path string) (status int, err error) {
