@@ -173,6 +173,57 @@ func TestFetch_HundredReadersOfAChunkAreOneRequest(t *testing.T) {
 	}
 }
 
+// TestFetch_HundredReadersWhoAllLeaveEndTheRequest: 99 who leave do not, the last does.
+func TestFetch_HundredReadersWhoAllLeaveEndTheRequest(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, Config{ChunkBytes: 1000, Compression: true})
+		md, data, log := segmentOf(34, 5_000)
+		fin := r.mustCopy(t, md, data)
+		inner, begun, ended := r.driver.Driver.Get, 0, 0
+		hang := func(ctx context.Context, key string, o backends.GetOptions) (*backends.Object, error) {
+			if !strings.HasSuffix(key, ".log") {
+				return inner(ctx, key, o)
+			}
+			begun++
+			<-ctx.Done()
+			ended++
+			return nil, ctx.Err()
+		}
+		r.driver.get = hang
+		const readers = 100
+		var all sync.WaitGroup
+		var leave [readers]context.CancelFunc
+		for i := range readers {
+			var ctx context.Context
+			ctx, leave[i] = context.WithCancel(t.Context())
+			all.Go(func() {
+				if got, err := read(ctx, r.Manager, fin, 2100, 2200); !errors.Is(err, context.Canceled) {
+					t.Errorf("reader %d: %d bytes, %v", i, len(got), err)
+				}
+			})
+		}
+		synctest.Wait()
+		for _, cancel := range leave[:readers-1] {
+			cancel()
+			synctest.Wait()
+		}
+		if begun != 1 || ended != 0 {
+			t.Errorf("one reader is left: %d requests begun, %d ended, want 1 and none", begun, ended)
+		}
+		leave[readers-1]()
+		synctest.Wait()
+		if begun != 1 || ended != 1 {
+			t.Errorf("all have left: %d requests begun, %d ended, want 1 and 1", begun, ended)
+		}
+		all.Wait()
+		r.driver.get = nil
+		if got, err := read(t.Context(), r.Manager, fin, 2100, 2200); err != nil || !bytes.Equal(got, log[2100:2201]) {
+			t.Errorf("who comes later: %d bytes, %v", len(got), err)
+		}
+		_ = r.Close() // in the bubble
+	})
+}
+
 func TestFetch_CloseAndCancelEndAReadThatWaits(t *testing.T) {
 	for _, how := range []string{"close", "cancel", "close of the manager"} {
 		r := newRig(t, Config{ChunkBytes: 1000})
