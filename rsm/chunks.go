@@ -34,6 +34,7 @@ type chunkLoads struct {
 	mu       sync.Mutex
 	pending  map[chunkKey]*pending
 	loads    map[*load]struct{}
+	leases   map[*lease]struct{}
 	standing map[chunkKey]int // streams that stand in a chunk, and scans whose last stream did, when off
 	closed   bool
 	running  sync.WaitGroup
@@ -63,6 +64,7 @@ func newChunkLoads(m *Manager, now func() time.Time) *chunkLoads {
 	l := &chunkLoads{
 		m: m, timeout: c.Timeout, now: now, off: c.Max == AtMost(0), unread: make(map[chunkKey]*scan), sweepAt: 2 * maxAheadChunks,
 		pending: make(map[chunkKey]*pending), loads: make(map[*load]struct{}), standing: make(map[chunkKey]int),
+		leases: make(map[*lease]struct{}),
 	}
 	if least := membudget.Capacity(m.config.ChunkBytes); l.off {
 		most = half
@@ -99,6 +101,9 @@ func (c *chunkLoads) await(ctx context.Context, s *logStream, seg *segment, n in
 	}()
 	for {
 		h, err := c.cache.Get(ctx, key, func(ctx context.Context) (cache.Entry[[]byte], error) { return c.take(ctx, s, seg, n) })
+		if err == nil {
+			c.lend(s, key)
+		}
 		if !errors.Is(err, errAgain) {
 			return h, err
 		}
@@ -241,6 +246,9 @@ func (c *chunkLoads) close() {
 	}
 	for _, sc := range c.scans {
 		c.rest(sc)
+	}
+	for l := range c.leases {
+		c.endLease(l)
 	}
 	c.mu.Unlock()
 	c.cache.Close()

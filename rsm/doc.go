@@ -54,7 +54,8 @@
 // # Memory
 //
 // Every buffer comes from one membudget.Budget. A copy reserves once; a load reserves two chunks and takes more only while
-// nobody waits for it; a stream holds nothing between two Reads that a load could not take. [Needs] says what the budget must have.
+// nobody waits for it; a stream holds nothing between two Reads that a load could not take, but
+// for a moment the chunk that it has just waited for: else many streams in little memory would take the chunk from each other. [Needs] says what the budget must have.
 //
 // # Store index
 //

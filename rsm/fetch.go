@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/tierkit/tierkit/chunking"
@@ -76,8 +77,8 @@ func (r *reader) checkSize(ctx context.Context) (*chunking.Index, error) {
 	}
 }
 
-// logStream reads a .log out of the chunk cache. Nothing is loaded before the first Read. A chunk is pinned for one Read at a time, and nothing
-// is while it waits.
+// logStream reads a .log out of the chunk cache. Nothing is loaded before the first Read. A chunk is pinned for one Read at a time, and one that
+// was waited for a moment longer (see lease); nothing is while it waits.
 type logStream struct {
 	gate
 	r      *reader
@@ -97,6 +98,9 @@ type logStream struct {
 	bounded  bool  // the caller said where it ends, before the end of the segment
 	prefetch int64 // what is loaded ahead of it whatever is known of its reader
 	scan     *scan // that it is part of
+
+	reads atomic.Uint64 // that delivered something
+	lease *lease        // on the chunk that it is in; guarded by chunkLoads.mu
 
 	began  time.Time     // when Fetch was called
 	start  int64         // the first position
@@ -129,6 +133,7 @@ func (s *logStream) Read(p []byte) (int, error) {
 	got := copy(p[:min(int64(len(p)), s.end-s.pos+1)], h.Value()[s.pos-s.first:])
 	s.pos += int64(got)
 	s.begun = true
+	s.reads.Add(1)
 	return got, nil
 }
 
@@ -227,6 +232,7 @@ func (s *logStream) move(seg *segment, n int) {
 		s.scan.inOrder = true
 		c.cache.Spent(s.stands)
 	}
+	c.endLease(s.lease)
 	s.at, s.stands = n, key
 	c.arrive(s.scan, seg, n, s.pos)
 	if !c.wanted(seg.id, n) { // else the load that the Read begins comes first
@@ -270,6 +276,7 @@ func (s *logStream) leave() {
 		return
 	}
 	s.left = true
+	c.endLease(s.lease)
 	s.loads.end(c)
 	c.unfollow(s.scan)
 }

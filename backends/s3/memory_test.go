@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -99,6 +100,51 @@ func TestMemory_SixteenCopiesStayWithinTheBudget(t *testing.T) {
 func TestBench_MemoryOfSixteenCopies(t *testing.T) {
 	need.Bench(t)
 	copies(t, 256<<20)
+}
+
+// press runs 64 readers of a segment each, of size bytes, and 16 copies at the same time with the smallest legal budget, when the cache of chunks is
+// full: everything comes to its end, with the right bytes, and the peak is held against the budget.
+func press(t *testing.T, size int) {
+	t.Helper()
+	const readers, copies = 64, 16
+	srv := testbed.MinIO(t)
+	bucket := srv.Bucket(t)
+	cmd := probeCommand(t, srv, bucket, size, "-copies", fmt.Sprint(copies), "-readers", fmt.Sprint(readers), "-budget", "0")
+	hangs := time.AfterFunc(15*time.Minute, func() { _ = cmd.Process.Signal(syscall.SIGQUIT) }) // it says where
+	defer hangs.Stop()
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	var limit, peak, cached, waits int64
+	var took float64
+	if _, err := fmt.Sscanf(string(out), "budget %d peak %d took %f cached %d waits %d", &limit, &peak, &took, &cached, &waits); err != nil {
+		t.Fatalf("%v in %q", err, out)
+	}
+	const mib = 1 << 20
+	t.Logf("%d readers and %d copies of %d MiB with a budget of %.1f MiB, %d MiB of it cached before: peak RSS %.1f MiB, %.1f MiB beside the budget, %d waits for memory, %.1f s",
+		readers, copies, size/mib, float64(limit)/mib, cached/mib, float64(peak)/mib, float64(peak-limit)/mib, waits, took)
+	if peak > limit+memorySlack || peak < limit/2 {
+		t.Errorf("peak RSS of %d bytes, want at most the budget of %d and 64 MiB, and less than half of it cannot be", peak, limit)
+	}
+	if cached < 2*mib || waits < readers {
+		t.Errorf("%d bytes cached and %d waits for memory: the test did not reach what it is for", cached, waits)
+	}
+	if n := len(srv.Objects(t, bucket)); n != 3*(readers+copies) {
+		t.Errorf("%d objects, want %d segments of 3", n, readers+copies)
+	}
+	empty(t, srv, bucket)
+}
+
+func TestMemory_ReadersAndCopiesInTheSmallestBudget(t *testing.T) {
+	need.Long(t)
+	press(t, 10<<20) // two parts, three chunks
+}
+
+// TestBench_MemoryOfReadersAndCopies is the same with segments of 64 MiB.
+func TestBench_MemoryOfReadersAndCopies(t *testing.T) {
+	need.Bench(t)
+	press(t, 64<<20)
 }
 
 // TestCrash_KilledInTheMiddleOfAnUpload: nothing is visible, the parts that it left are found and removed.

@@ -30,7 +30,7 @@ import (
 
 const (
 	mib   = 1 << 20
-	slack = 64 << 20 // what a process may have beside its budget
+	slack = 48 << 20 // what the Go runtime may have beside the budget
 	// A broker reads a MiB and the rest of a batch, and begins the next time a little before the end of that.
 	brokerRead    = mib + 16<<10
 	brokerOverlap = 20 << 10

@@ -24,8 +24,8 @@ import (
 	"github.com/tierkit/tierkit/rsm"
 )
 
-// slack is what a process may have beside its budget: the Go runtime, the program itself, stacks.
-const slack = 64 << 20
+// slack is what the Go runtime may have beside the budget: of the 64 MiB of the process, the rest is the pages of the program itself.
+const slack = 48 << 20
 
 func main() {
 	log := flag.String("log", "", "the segment file")
