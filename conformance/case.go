@@ -42,6 +42,8 @@ const (
 	UsesBulkForger       Facility = "a Dialect that is a BulkForger"
 	UsesFactory          Facility = "a Factory with Settings"
 	UsesParts            Facility = "Knobs.PartBytes"
+	UsesTinyParts        Facility = "Knobs.PartBytes of 64 KiB or less"
+	UsesCheckedReads     Facility = "Knobs.CheckedReads"
 	UsesEndpoint         Facility = "Knobs.Endpoint"
 	UsesWrongCredentials Facility = "Knobs.WrongCredentials"
 	UsesNoCredentials    Facility = "Knobs.NoCredentials"
@@ -61,7 +63,7 @@ func (h *Harness) has(f Facility) bool {
 	k := h.Knobs
 	_, forges := h.Dialect.(BulkForger)
 	return map[Facility]bool{
-		UsesDialect: h.Dialect != nil, UsesBulkForger: forges, UsesFaults: h.Dialect != nil && h.NoFaults == "", UsesFactory: h.Factory != nil && h.Settings != nil, UsesParts: k.PartBytes > 0, UsesEndpoint: k.Endpoint != nil,
+		UsesDialect: h.Dialect != nil, UsesBulkForger: forges, UsesFaults: h.Dialect != nil && h.NoFaults == "", UsesFactory: h.Factory != nil && h.Settings != nil, UsesParts: k.PartBytes > 0, UsesTinyParts: k.PartBytes > 0 && k.PartBytes <= leastPart, UsesCheckedReads: k.CheckedReads != nil, UsesEndpoint: k.Endpoint != nil,
 		UsesWrongCredentials: k.WrongCredentials != nil, UsesNoCredentials: k.NoCredentials != nil, UsesReadOnly: k.ReadOnly != nil,
 		UsesMissingBucket: k.MissingBucket != nil, UsesCAFile: k.CAFile != nil, UsesCredentialsFile: k.CredentialsFile != nil,
 		UsesTokenServer: k.TokenServer != nil, UsesPlainServer: h.plainServer() != "", UsesTimeouts: k.Timeouts != nil, UsesMaxConns: k.MaxConns != nil,
@@ -109,7 +111,7 @@ func (c *Case) skips(h *Harness, p backends.Properties) string {
 func Cases() []Case {
 	return slices.Concat(putCases(), getCases(), statCases(), overwriteCases(), deleteCases(), listCases(), keysCases(), ctxCases(), sourceCases(), mpuCases(), concCases(), modelCases(),
 		resCases(), netCases(), tlsCases(), credCases(), closeCases(), envCases(), configCases(), propsCases(),
-		cancelCases(), uploadCases(), matrixCases(), retryCases(), resumeCases(), errorCases())
+		cancelCases(), uploadCases(), matrixCases(), retryCases(), resumeCases(), tellCases(), errorCases())
 }
 
 // What many cases need.

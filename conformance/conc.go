@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"sync"
 	"time"
 
@@ -51,7 +50,7 @@ func concRound(t T, c, other *Client, key string, data []byte, ifAbsent bool) {
 		t.Errorf("get %s: %v", key, err)
 		return
 	}
-	got, err := io.ReadAll(obj.Body)
+	got, err := readWhole(obj)
 	_ = obj.Body.Close() // read side
 	if err != nil || !bytes.Equal(got, data) {
 		t.Errorf("read %s: %v, %s", key, err, difference(got, data))
@@ -86,7 +85,7 @@ func concNotHeldUp(t T, b *Bench) {
 				return
 			}
 			defer obj.Body.Close()
-			if got, err := io.ReadAll(obj.Body); err != nil || !bytes.Equal(got, data) {
+			if got, err := readWhole(obj); err != nil || !bytes.Equal(got, data) {
 				t.Errorf("read: %v, %s", err, difference(got, data))
 			}
 		})

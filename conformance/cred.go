@@ -33,8 +33,8 @@ func credCases() []Case {
 }
 
 // eachCall opens a client and calls put, get, stat, delete and list. When it does not open, that is the only error.
-func (b *Bench) eachCall(over map[string]string) map[string]error {
-	c, err := b.Open(b.t.ctx, ClientOptions{Override: over})
+func (b *Bench) eachCall(o ClientOptions) map[string]error {
+	c, err := b.Open(b.t.ctx, o)
 	if err != nil {
 		return map[string]error{"open": err}
 	}
@@ -57,7 +57,7 @@ func (b *Bench) eachCall(over map[string]string) map[string]error {
 func credWrong(t T, b *Bench) {
 	b.Client().Write("k", []byte("x"))
 	mark := b.Mark()
-	errs := b.eachCall(b.r.h.Knobs.WrongCredentials)
+	errs := b.eachCall(ClientOptions{Override: b.r.h.Knobs.WrongCredentials})
 	for name, err := range errs {
 		// The answer to a HEAD has no body: some services tell there no more than 403.
 		if code := backends.CodeOf(err); code != backends.Unauthenticated && (name != "stat" || code != backends.Denied) {
@@ -71,7 +71,7 @@ func credWrong(t T, b *Bench) {
 
 func credNone(t T, b *Bench) {
 	mark := b.Mark()
-	for name, err := range b.eachCall(b.r.h.Knobs.NoCredentials) {
+	for name, err := range b.eachCall(ClientOptions{Override: b.r.h.Knobs.NoCredentials}) {
 		if code := backends.CodeOf(err); code != backends.Unauthenticated && code != backends.InvalidArgument {
 			t.Errorf("%s without credentials: %s, want unauthenticated", name, shown(err))
 		}
@@ -153,7 +153,8 @@ func credRotated(t T, b *Bench) {
 	if err != nil {
 		t.Fatalf("write the credentials: %v", err)
 	}
-	c := b.ClientWith(ClientOptions{Override: over})
+	// A driver that looks at the file every ten seconds of its clock does so after one with a clock that is nine slow.
+	c := b.ClientWith(ClientOptions{Override: over, Now: func() time.Time { return b.Now().Add(-9 * time.Second) }})
 	if err := c.Lists(t.Context(), "", func(backends.Info) {}); !errors.Is(err, backends.Unauthenticated) {
 		t.Errorf("list with wrong credentials: %s, want unauthenticated", shown(err))
 	}
@@ -162,7 +163,7 @@ func credRotated(t T, b *Bench) {
 	}
 	left := settles(t.Context(), 3*b.Prompt(), func() []string { // files are not looked at all the time
 		if _, err := c.Stat(t.Context(), "k"); err != nil {
-			pause(t.Context(), 500*time.Millisecond)
+			pause(t.Context(), 200*time.Millisecond)
 			return []string{err.Error()}
 		}
 		return nil
@@ -233,7 +234,7 @@ func bucketMissing(t T, b *Bench) {
 	for _, v := range b.r.h.Knobs.MissingBucket {
 		name = v
 	}
-	for call, err := range b.eachCall(b.r.h.Knobs.MissingBucket) {
+	for call, err := range b.eachCall(ClientOptions{Override: b.r.h.Knobs.MissingBucket}) {
 		// The answer to a HEAD has no body: it cannot tell a missing bucket from a missing object.
 		if !errors.Is(err, backends.InvalidArgument) && (call != "stat" || !b.Properties().HTTP) {
 			t.Errorf("%s with a bucket that does not exist: %s, want invalid_argument", call, shown(err))

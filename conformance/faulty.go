@@ -277,7 +277,7 @@ func (f *faulty) reading() *operation {
 				return err
 			}
 			defer obj.Body.Close()
-			got, err := io.ReadAll(obj.Body)
+			got, err := readWhole(obj)
 			switch {
 			case err != nil && !bytes.HasPrefix(data, got):
 				f.t.Errorf("wrong bytes came before %v: %s", err, difference(got, data))

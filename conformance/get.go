@@ -67,7 +67,7 @@ func (c *Client) want(key string, data []byte, r backends.Range, off, length int
 		c.t.Errorf("get %q %+v of %d bytes: Offset %d, Length %d, Info.Size %d, want %d, %d, %d", key, r, len(data), obj.Offset, obj.Length,
 			obj.Info.Size, off, length, len(data))
 	}
-	got, err := io.ReadAll(obj.Body)
+	got, err := readWhole(obj)
 	if want := data[off : off+length]; err != nil || !bytes.Equal(got, want) {
 		c.t.Errorf("read %q %+v: %v, %s", key, r, err, difference(got, want))
 	}
@@ -273,7 +273,7 @@ func getParallel(t T, b *Bench) {
 				return
 			}
 			defer obj.Body.Close()
-			if got, err := io.ReadAll(obj.Body); err != nil || !bytes.Equal(got, data[off:off+n]) {
+			if got, err := readWhole(obj); err != nil || !bytes.Equal(got, data[off:off+n]) {
 				t.Errorf("read at %d: %v, %s", off, err, difference(got, data[off:off+n]))
 			}
 		})
@@ -458,7 +458,7 @@ func getIfVersion(t T, b *Bench) {
 			return "", err
 		}
 		defer obj.Body.Close()
-		data, err := io.ReadAll(obj.Body)
+		data, err := readWhole(obj)
 		return string(data), err
 	}
 	seen := map[string]string{}

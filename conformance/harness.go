@@ -81,6 +81,8 @@ type Knobs struct {
 	// TokenServer makes the driver fetch its tokens from the OAuth 2 token endpoint at that URL.
 	TokenServer func(url string) (map[string]string, error)
 
+	CheckedReads map[string]string // an object that is read whole is compared with the checksum that the store has
+
 	CAFile     func(path string) map[string]string
 	Timeouts   func(d time.Duration) map[string]string // connect, answer and stall timeouts
 	MaxConns   func(n int) map[string]string

@@ -12,7 +12,7 @@ import (
 
 // KnobsOf finds the Knobs of a driver in its table of settings, by the ends of names that all drivers of this module have: .endpoint.url or .url,
 // .part.size, .block.size or .chunk.size (whose least value counts, or 64 KiB), .connect.timeout, .response.timeout and .stall.timeout, .max.connections,
-// .max.attempts, .max.retry.delay, .ca.file, .bucket, .bucket.name or .container.name. What credentials look like cannot be found out like this.
+// .max.attempts, .max.retry.delay, .ca.file, .checksum.check.enabled or .check.reads, .bucket, .bucket.name or .container.name. What credentials look like cannot be found out like this.
 func KnobsOf(f backends.Factory) Knobs {
 	var k Knobs
 	find := func(ends ...string) *backends.Setting {
@@ -32,6 +32,9 @@ func KnobsOf(f backends.Factory) Knobs {
 	}
 	if s := find(".ca.file"); s != nil {
 		k.CAFile = func(path string) map[string]string { return map[string]string{s.Name: path} }
+	}
+	if s := find(".checksum.check.enabled", ".check.reads"); s != nil && s.Type == backends.TypeBool {
+		k.CheckedReads = map[string]string{s.Name: "true"}
 	}
 	if s := find(".max.connections"); s != nil {
 		k.MaxConns = func(n int) map[string]string { return map[string]string{s.Name: strconv.Itoa(n)} }

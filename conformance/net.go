@@ -15,6 +15,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"net/url"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -184,7 +185,8 @@ func netDownUp(t T, b *Bench) {
 	c.Holds("k2", body.data)
 }
 
-// netProxyEnv looks at the transport below the driver: the environment is read once per process, and never for loopback addresses.
+// netProxyEnv looks at the transport below the driver: the rules of the environment are those of net/http, which reads it once per process and never
+// has a proxy for loopback addresses. Then a proxy takes their place: no connection of the driver's may go around it.
 func netProxyEnv(t T, b *Bench) {
 	var found atomic.Pointer[http.Transport]
 	b.Inject(func(next http.RoundTripper) http.RoundTripper {
@@ -193,7 +195,7 @@ func netProxyEnv(t T, b *Bench) {
 		}
 		return next
 	})
-	b.Client()
+	c := b.ClientWith(ClientOptions{})
 	tr := found.Load()
 	if tr == nil {
 		t.Logf("the driver's transport is not an *http.Transport: what it does about proxies cannot be seen")
@@ -201,6 +203,22 @@ func netProxyEnv(t T, b *Bench) {
 	}
 	if tr.Proxy == nil || reflect.ValueOf(tr.Proxy).Pointer() != reflect.ValueOf(http.ProxyFromEnvironment).Pointer() {
 		t.Errorf("the transport's Proxy is not http.ProxyFromEnvironment")
+	}
+	var asked atomic.Int64
+	proxy := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Method == http.MethodConnect || r.URL.IsAbs() {
+			asked.Add(1)
+		}
+		w.WriteHeader(http.StatusNotFound)
+	}))
+	t.Cleanup(proxy.Close)
+	to, err := url.Parse(proxy.URL)
+	if err != nil {
+		t.Fatalf("%v", err)
+	}
+	tr.Proxy = http.ProxyURL(to) // before its first connection
+	if _, err := c.Stat(t.Context(), "k"); err == nil || asked.Load() == 0 {
+		t.Errorf("stat through a proxy that finds nothing: %s, and the proxy was asked %d times", shown(err), asked.Load())
 	}
 }
 

@@ -112,7 +112,7 @@ func readStripes(t T, ctx context.Context, c *Client, size int) (whole int64) {
 			}
 			continue
 		}
-		got, err := io.ReadAll(obj.Body)
+		got, err := readWhole(obj)
 		_ = obj.Body.Close() // read side
 		if len(got) > 0 && !bytes.Equal(got, bytes.Repeat(got[:1], len(got))) {
 			t.Errorf("a read got bytes of two objects")
@@ -142,7 +142,7 @@ func overwriteInFlight(t T, b *Bench) {
 		} else {
 			other.Remove("k")
 		}
-		got, err := io.ReadAll(obj.Body)
+		got, err := readWhole(obj)
 		_ = obj.Body.Close() // read side
 		if !bytes.HasPrefix(old[1000:], got) {
 			t.Errorf("%s while it was read: %s", change, difference(got, old[1000:]))

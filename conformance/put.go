@@ -97,9 +97,13 @@ func putOne(t T, b *Bench) {
 func putPartBoundaries(t T, b *Bench) {
 	c := b.Client()
 	p := b.part()
-	for _, n := range []int{p - 1, p, p + 1, 2*p - 1, 2 * p, 2*p + 1} {
+	for i, n := range []int{p - 1, p, p + 1, 2*p - 1, 2 * p, 2*p + 1} {
 		data := b.Bytes(n)
-		for _, size := range announced(n) {
+		sizes := announced(n)
+		if p > 1<<20 && n%p != 0 && b.Harness().Scale == Quick { // parts of this size cost seconds: both ways only exactly at the boundary
+			sizes = sizes[i/3 : i/3+1]
+		}
+		for _, size := range sizes {
 			info, err := c.Put(t.Context(), "k", plain(data), backends.PutOptions{Size: size})
 			if err != nil || info.Size != int64(n) {
 				t.Fatalf("put of %d bytes (parts of %d), Size %d: %+v, %v", n, p, size, info, err)

@@ -9,7 +9,7 @@ const (
 )
 
 func httpMutants() []Mutant {
-	return slices.Concat(requestMutants(), faultMutants(), retryMutants(), lifeMutants())
+	return slices.Concat(requestMutants(), faultMutants(), retryMutants(), lifeMutants(), tellMutants())
 }
 
 func requestMutants() []Mutant {

@@ -1,0 +1,64 @@
+package conformance_test
+
+import (
+	_ "embed"
+	"strings"
+	"testing"
+
+	"github.com/tierkit/tierkit/conformance"
+)
+
+// requirements are the numbered ones that the suite was designed with, one a line: its number and the IDs of its cases or families.
+//
+//go:embed testdata/requirements.txt
+var requirements string
+
+const countRequirements = 211
+
+// elsewhere are those that no case can hold, and what holds them. This list may only become shorter.
+func elsewhere() map[string]string {
+	return map[string]string{
+		"hedge":                    "no driver hedges, and neither does the Store",
+		"retry/backoff-jitter":     "pauses of drivers with sockets have no virtual time: a busy machine would make them unequal too",
+		"sum/modes":                "which headers there are is known per driver: the tests of backends/s3 look at them for each mode",
+		"sum/plain-http-and-https": "it is the cases of sum and put against a server with TLS: TestS3OnMinIOTLS in test/drivers",
+	}
+}
+
+const mostElsewhere = 4
+
+// TestRequirements_EachHasItsCase: nothing that was asked for is forgotten, and no case that is asked for goes away.
+func TestRequirements_EachHasItsCase(t *testing.T) {
+	have := map[string]bool{}
+	for _, c := range conformance.Cases() {
+		parts := strings.Split(c.ID, "/")
+		have[parts[0]+"/"+parts[1]] = true // a family is its first two parts
+	}
+	other := elsewhere()
+	if len(other) > mostElsewhere {
+		t.Errorf("%d requirements are held elsewhere, at most %d", len(other), mostElsewhere)
+	}
+	lines := strings.Split(strings.TrimSpace(requirements), "\n")
+	if len(lines) != countRequirements {
+		t.Errorf("%d requirements, want %d", len(lines), countRequirements)
+	}
+	for _, line := range lines {
+		fields := strings.Fields(line)
+		if len(fields) < 2 {
+			t.Errorf("%q is not a number and IDs", line)
+			continue
+		}
+		for _, id := range fields[1:] {
+			switch reason := other[id]; {
+			case have[id] && reason != "":
+				t.Errorf("%s has a case: it is not held elsewhere", id)
+			case !have[id] && reason == "":
+				t.Errorf("requirement %s: there is no case %s", fields[0], id)
+			}
+			delete(other, id)
+		}
+	}
+	for id := range other {
+		t.Errorf("%s is held elsewhere, but is no requirement", id)
+	}
+}
