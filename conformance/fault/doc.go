@@ -20,8 +20,7 @@
 //
 // # Servers
 //
-// HandlerTransport runs a handler in this process without sockets, for tests in testing/synctest. Blackhole is a handler that takes every upload and
-// keeps nothing.
+// HandlerTransport runs a handler in this process without sockets, for tests in testing/synctest.
 //
 // # Actions
 //
