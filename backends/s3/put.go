@@ -31,6 +31,9 @@ func (d *Driver) Put(ctx context.Context, key string, body io.Reader, opts backe
 	if d.closed() {
 		return backends.Info{}, errClosed()
 	}
+	if opts.IfAbsent && d.provider.noIfAbsent { // a look before would be no promise
+		return backends.Info{}, backends.Errorf(backends.Unsupported, "%s has no put that only creates, see %s", d.provider.name, keyProvider)
+	}
 	if opts.IfAbsent { // refuse before the body is read
 		switch _, err := d.Stat(ctx, key); {
 		case err == nil:

@@ -140,7 +140,7 @@ func TestS3OnMinIOTLS(t *testing.T) {
 }
 
 func TestS3OnSeaweedFS(t *testing.T) {
-	h := onS3(t, testbed.SeaweedFS(t), nil)
+	h := onS3(t, testbed.SeaweedFS(t), map[string]string{"storage.s3.provider": "seaweedfs"})
 	h.Deviations = []conformance.Deviation{
 		{Case: "stat/dir-like", Reason: "its directories can be read as empty objects \"a/\""},
 		{Case: "list/sorted-bytewise", Reason: "it lists directory after directory: \"a/x\" comes before \"a-b\""},
