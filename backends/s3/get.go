@@ -146,7 +146,7 @@ func (b *body) end() error {
 	}
 	_, err := b.r.Read(make([]byte, 1))
 	switch {
-	case err == nil || err == io.EOF: //nolint:errorlint // as readers return it
+	case err == nil || err == io.EOF:
 		return io.EOF
 	case b.caller.Err() != nil:
 		return b.caller.Err()
