@@ -30,8 +30,8 @@ build: ## bin/tierkit
 test: ## lint, generated files, cross-builds, all tests with the race detector, the demo
 	@scripts/test.sh
 
-test-all: ## the same with every version of Kafka, then the fuzz targets and the benchmarks
-	@TIERKIT_KAFKA=all scripts/test.sh
+test-all: ## the same with every version of Kafka and the whole conformance suite, then the fuzz targets and the benchmarks
+	@TIERKIT_KAFKA=all TIERKIT_CONFORMANCE_SCALE=full scripts/test.sh
 	@scripts/fuzz.sh $(FUZZTIME)
 	@scripts/bench.sh
 
