@@ -1,7 +1,6 @@
 package plugin
 
 import (
-	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -11,24 +10,16 @@ import (
 	"testing"
 
 	"github.com/tierkit/tierkit/internal/need"
+	"github.com/tierkit/tierkit/internal/peakrss"
 	"github.com/tierkit/tierkit/internal/testbed"
 )
 
 // peakRSS is the most resident memory that a process has had.
 func peakRSS(t *testing.T, pid int) int64 {
 	t.Helper()
-	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
-	must(t, "status of a process", err)
-	for line := range strings.Lines(string(status)) {
-		if rest, is := strings.CutPrefix(line, "VmHWM:"); is {
-			var kb int64
-			_, err := fmt.Sscanf(rest, "%d kB", &kb)
-			must(t, line, err)
-			return kb << 10
-		}
-	}
-	t.Fatalf("process %d has no VmHWM", pid)
-	return 0
+	peak, err := peakrss.Of(pid)
+	must(t, "memory of a process", err)
+	return peak
 }
 
 var heapUsed = regexp.MustCompile(`total \d+K, used (\d+)K`)

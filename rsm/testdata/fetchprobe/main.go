@@ -5,7 +5,6 @@
 package main
 
 import (
-	"bufio"
 	"context"
 	"encoding/json"
 	"errors"
@@ -23,6 +22,7 @@ import (
 	"github.com/tierkit/tierkit/backends"
 	"github.com/tierkit/tierkit/backends/fs"
 	"github.com/tierkit/tierkit/backends/s3"
+	"github.com/tierkit/tierkit/internal/peakrss"
 	"github.com/tierkit/tierkit/internal/slowstore"
 	"github.com/tierkit/tierkit/remotelog"
 	"github.com/tierkit/tierkit/rsm"
@@ -185,7 +185,7 @@ func (p *probe) pass(ctx context.Context) error {
 		return err
 	}
 	took := time.Since(began)
-	peak, err := highWater()
+	peak, err := peakrss.Of(os.Getpid())
 	if err != nil {
 		return err
 	}
@@ -228,21 +228,4 @@ func (p *probe) read(ctx context.Context, md remotelog.SegmentMetadata, r *rand.
 		total, at = total+int64(n), next
 	}
 	return total, nil
-}
-
-// highWater is the most memory that this process had resident.
-func highWater() (int64, error) {
-	f, err := os.Open("/proc/self/status")
-	if err != nil {
-		return 0, err
-	}
-	defer f.Close()
-	for s := bufio.NewScanner(f); s.Scan(); {
-		var kb int64
-		if strings.HasPrefix(s.Text(), "VmHWM:") {
-			_, err := fmt.Sscanf(s.Text(), "VmHWM: %d kB", &kb)
-			return kb << 10, err
-		}
-	}
-	return 0, fmt.Errorf("/proc/self/status has no VmHWM")
 }

@@ -4,7 +4,6 @@
 package main
 
 import (
-	"bufio"
 	"context"
 	"crypto/rand"
 	"crypto/rsa"
@@ -14,12 +13,12 @@ import (
 	"io"
 	"os"
 	"runtime/debug"
-	"strings"
 	"time"
 
 	"github.com/tierkit/tierkit/backends"
 	"github.com/tierkit/tierkit/backends/fs"
 	"github.com/tierkit/tierkit/crypto"
+	"github.com/tierkit/tierkit/internal/peakrss"
 	"github.com/tierkit/tierkit/remotelog"
 	"github.com/tierkit/tierkit/rsm"
 )
@@ -91,7 +90,7 @@ func run(ctx context.Context, log, root string, budgetBytes int64) error {
 		return err
 	}
 	read := time.Since(began)
-	peak, err := highWater()
+	peak, err := peakrss.Of(os.Getpid())
 	if err != nil {
 		return err
 	}
@@ -135,21 +134,4 @@ func compare(ctx context.Context, m *rsm.Manager, md remotelog.SegmentMetadata, 
 		return fmt.Errorf("read %d bytes that differ from the %d copied", n, md.SizeBytes)
 	}
 	return nil
-}
-
-// highWater is the most memory that this process ever had resident.
-func highWater() (int64, error) {
-	f, err := os.Open("/proc/self/status")
-	if err != nil {
-		return 0, err
-	}
-	defer f.Close()
-	for s := bufio.NewScanner(f); s.Scan(); {
-		var kb int64
-		if strings.HasPrefix(s.Text(), "VmHWM:") {
-			_, err := fmt.Sscanf(s.Text(), "VmHWM: %d kB", &kb)
-			return kb << 10, err
-		}
-	}
-	return 0, fmt.Errorf("/proc/self/status has no VmHWM")
 }

@@ -4,18 +4,17 @@
 package main
 
 import (
-	"bufio"
 	"context"
 	"errors"
 	"flag"
 	"fmt"
 	"os"
 	"runtime/debug"
-	"strings"
 	"time"
 
 	"github.com/tierkit/tierkit/backends"
 	"github.com/tierkit/tierkit/backends/s3"
+	"github.com/tierkit/tierkit/internal/peakrss"
 	"github.com/tierkit/tierkit/remotelog"
 	"github.com/tierkit/tierkit/rsm"
 )
@@ -74,7 +73,7 @@ func run(ctx context.Context, log, endpoint, bucket string, copies, readers int,
 		return err
 	}
 	took := time.Since(began)
-	peak, err := highWater()
+	peak, err := peakrss.Of(os.Getpid())
 	if err != nil {
 		return err
 	}
@@ -113,21 +112,4 @@ func copyOne(ctx context.Context, m *rsm.Manager, log remotelog.Source, size int
 	cm, err := m.Copy(ctx, md, remotelog.SegmentData{Log: log, OffsetIndex: index, TimeIndex: index, ProducerSnapshot: index})
 	md.State, md.CustomMetadata = remotelog.CopySegmentFinished, cm
 	return md, err
-}
-
-// highWater is the most memory that this process ever had resident.
-func highWater() (int64, error) {
-	f, err := os.Open("/proc/self/status")
-	if err != nil {
-		return 0, err
-	}
-	defer f.Close()
-	for s := bufio.NewScanner(f); s.Scan(); {
-		var kb int64
-		if strings.HasPrefix(s.Text(), "VmHWM:") {
-			_, err := fmt.Sscanf(s.Text(), "VmHWM: %d kB", &kb)
-			return kb << 10, err
-		}
-	}
-	return 0, fmt.Errorf("/proc/self/status has no VmHWM")
 }
