@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -24,23 +23,12 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // onVersions runs a test for each version of Kafka, all at the same time: brokers mostly wait.
 func onVersions(t *testing.T, test func(t *testing.T, version string)) {
-	versions := []string{testbed.KafkaOldest, testbed.KafkaNewest}
-	if os.Getenv("TIERKIT_KAFKA") == "all" {
-		versions = testbed.KafkaVersions()
-	}
-	for _, v := range versions {
+	for _, v := range testbed.KafkaTested() {
 		t.Run(v, func(t *testing.T) {
 			t.Parallel()
 			test(t, v)
 		})
 	}
-}
-
-// within is the time that a whole test has, on a machine that does much else.
-func within(t *testing.T, d time.Duration) context.Context {
-	ctx, cancel := context.WithTimeout(t.Context(), d)
-	t.Cleanup(cancel)
-	return ctx
 }
 
 // must ends the test with an error.
@@ -56,19 +44,7 @@ func until(ctx context.Context, t *testing.T, what string, ask func() error) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(ctx, 3*time.Minute)
 	defer cancel()
-	tick := time.NewTicker(100 * time.Millisecond)
-	defer tick.Stop()
-	for {
-		err := ask()
-		if err == nil {
-			return
-		}
-		select {
-		case <-tick.C:
-		case <-ctx.Done():
-			t.Fatalf("%s: %v", what, err)
-		}
-	}
+	testbed.Until(ctx, t, what, 100*time.Millisecond, ask)
 }
 
 // cluster is brokers with what the tests ask of them.

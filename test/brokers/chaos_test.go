@@ -29,7 +29,7 @@ const (
 // are moved. What the writes returned, the manager, a fresh one, and the brokers after a restart are compared with an
 // independent dump of the topic.
 func TestBroker_Chaos(t *testing.T) {
-	ctx := within(t, 15*time.Minute)
+	ctx := testbed.Within(t, 15*time.Minute)
 	// The brokers do nothing about segments by themselves until the end, but for one look when they become leaders.
 	c := start(t, testbed.KafkaOptions{Brokers: 3, MetadataPartitions: 3, Properties: map[string]string{"remote.log.manager.task.interval.ms": "3600000"}})
 	tps := c.tiered(ctx, "chaos", writers, map[string]string{"segment.bytes": "", "internal.segment.bytes": ""})

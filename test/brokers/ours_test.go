@@ -24,7 +24,7 @@ import (
 // them again, drops the local files, and answers offsets, times and reads from what we wrote.
 func TestBroker_ServesOurSegments(t *testing.T) {
 	onVersions(t, func(t *testing.T, version string) {
-		ctx := within(t, 12*time.Minute)
+		ctx := testbed.Within(t, 12*time.Minute)
 		// At first the broker itself copies and deletes nothing.
 		c := start(t, testbed.KafkaOptions{Version: version, Properties: map[string]string{
 			"remote.log.manager.task.interval.ms": "3600000", "log.retention.check.interval.ms": "3600000",

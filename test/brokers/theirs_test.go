@@ -27,7 +27,7 @@ import (
 // when it reads that again at its next start; and one record that we never write shows that this would be noticed.
 func TestBroker_OneTopic(t *testing.T) {
 	onVersions(t, func(t *testing.T, version string) {
-		ctx := within(t, 12*time.Minute)
+		ctx := testbed.Within(t, 12*time.Minute)
 		c := start(t, testbed.KafkaOptions{Version: version})
 		topicOfBroker(ctx, t, c)
 		theirs := c.tiered(ctx, "theirs", 3, map[string]string{"local.retention.ms": "1"})

@@ -24,7 +24,7 @@ import (
 // TestAiven_SegmentsAreServed: segments that Aiven's plug-in wrote, compressed and encrypted with keys that were rotated in between, with the settings that it
 // had. A broker with our plug-in takes them for what is in the tier and serves their records.
 func TestAiven_SegmentsAreServed(t *testing.T) {
-	ctx := within(t, 12*time.Minute)
+	ctx := testbed.Within(t, 12*time.Minute)
 	var golden *aiven.Case
 	for _, g := range aiven.Cases(t) {
 		if g.Name == "keys-rotated" {
@@ -133,7 +133,7 @@ func decode(log []byte) ([]*kgo.Record, error) {
 // TestReplica_ANewOneFindsItsStateInTheTier: in a cluster of three a partition moves to a broker that never had it, which becomes its leader, serves
 // everything from the tier and goes on tiering.
 func TestReplica_ANewOneFindsItsStateInTheTier(t *testing.T) {
-	ctx := within(t, 15*time.Minute)
+	ctx := testbed.Within(t, 15*time.Minute)
 	c := start(t, testbed.KafkaOptions{Brokers: 3})
 	c.tieredTopic(ctx, "orders", 1, map[string]string{"min.insync.replicas": "1"})
 	c.reassign(ctx, "orders", 1, 2)

@@ -27,20 +27,9 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m, goleak.Cleanup(testbed.Ex
 
 // onVersions runs a test for each version of Kafka.
 func onVersions(t *testing.T, test func(t *testing.T, version string)) {
-	versions := []string{testbed.KafkaOldest, testbed.KafkaNewest}
-	if os.Getenv("TIERKIT_KAFKA") == "all" {
-		versions = testbed.KafkaVersions()
-	}
-	for _, v := range versions {
+	for _, v := range testbed.KafkaTested() {
 		t.Run(v, func(t *testing.T) { test(t, v) })
 	}
-}
-
-// within is the time that a whole test has, on a machine that does much else.
-func within(t *testing.T, d time.Duration) context.Context {
-	ctx, cancel := context.WithTimeout(t.Context(), d)
-	t.Cleanup(cancel)
-	return ctx
 }
 
 func must(t *testing.T, what string, err error) {
@@ -55,19 +44,7 @@ func until(ctx context.Context, t *testing.T, what string, ask func() error) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(ctx, 4*time.Minute)
 	defer cancel()
-	tick := time.NewTicker(200 * time.Millisecond)
-	defer tick.Stop()
-	for {
-		err := ask()
-		if err == nil {
-			return
-		}
-		select {
-		case <-tick.C:
-		case <-ctx.Done():
-			t.Fatalf("%s: %v", what, err)
-		}
-	}
+	testbed.Until(ctx, t, what, 200*time.Millisecond, ask)
 }
 
 // tier is brokers that tier through the plug-in to a bucket of MinIO.

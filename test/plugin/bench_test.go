@@ -93,7 +93,7 @@ func TestBench_CatchUpAndBacklog(t *testing.T) {
 // measure uploads backlogs and reads. tier is nil for Kafka's own storage; ten is the partitions of the second backlog, 0 for none.
 func measure(t *testing.T, c *testbed.KafkaCluster, ours *tier, ten int) *figures {
 	t.Helper()
-	ctx := within(t, 10*time.Minute)
+	ctx := testbed.Within(t, 10*time.Minute)
 	f := &figures{heapBefore: heap(t, c.Brokers[0])}
 	topics := ours
 	if topics == nil {

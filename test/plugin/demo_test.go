@@ -20,7 +20,7 @@ func say(format string, args ...any) {
 
 // TestDemo_ABrokerTiersToMinIO is `make demo-kafka`: from nothing to a topic that is in the tier and comes back from there.
 func TestDemo_ABrokerTiersToMinIO(t *testing.T) {
-	ctx := within(t, 12*time.Minute)
+	ctx := testbed.Within(t, 12*time.Minute)
 	say("\n1. MinIO, and a broker of Kafka %s with the plug-in, which starts tierkit beside it", testbed.KafkaNewest)
 	c := start(t, testbed.KafkaOptions{})
 	say("   broker %s, store %s/%s, tierkit is process %v", c.Brokers[0].Address, c.s3.Endpoint, c.bucket, c.daemons())

@@ -15,7 +15,7 @@ import (
 // deleted, and with it every object.
 func TestTiering_EverythingComesBack(t *testing.T) {
 	onVersions(t, func(t *testing.T, version string) {
-		ctx := within(t, 15*time.Minute)
+		ctx := testbed.Within(t, 15*time.Minute)
 		c := start(t, testbed.KafkaOptions{Version: version, Properties: map[string]string{}})
 		c.tieredTopic(ctx, "orders", 2, nil)
 		parts := []*history{c.history("orders", 0), c.history("orders", 1)}
@@ -75,7 +75,7 @@ func (c *tier) empty() error {
 
 // TestTopicDeletion_WhileTheDaemonIsDown: the broker's metadata goes on at once, and when a daemon runs again the objects go.
 func TestTopicDeletion_WhileTheDaemonIsDown(t *testing.T) {
-	ctx := within(t, 12*time.Minute)
+	ctx := testbed.Within(t, 12*time.Minute)
 	c := start(t, testbed.KafkaOptions{})
 	c.tieredTopic(ctx, "orders", 1, nil)
 	h := c.history("orders", 0)
@@ -101,7 +101,7 @@ func TestTopicDeletion_WhileTheDaemonIsDown(t *testing.T) {
 
 // TestRetention_RemovesTheRightSegments: by size, then by time.
 func TestRetention_RemovesTheRightSegments(t *testing.T) {
-	ctx := within(t, 12*time.Minute)
+	ctx := testbed.Within(t, 12*time.Minute)
 	c := start(t, testbed.KafkaOptions{})
 	c.tieredTopic(ctx, "orders", 1, nil)
 	h := c.history("orders", 0)

@@ -36,7 +36,7 @@ func tenPartitions(t *testing.T, segment int, lasting time.Duration, most int64)
 	const partitions = 10
 	for name, settings := range map[string]map[string]string{"zstd+aes": encrypted(t), "plain": {"rsm.config.compression.enabled": "false"}} {
 		t.Run(name, func(t *testing.T) {
-			ctx := within(t, 6*time.Minute+2*lasting)
+			ctx := testbed.Within(t, 6*time.Minute+2*lasting)
 			c := start(t, testbed.KafkaOptions{Heap: "512m", Properties: defaults(settings)})
 			bulkTopic(ctx, t, c.KafkaCluster, "orders", partitions, segment, map[string]string{"local.retention.bytes": "1"})
 			perRound := int64(segment / bulkBytes)
@@ -66,7 +66,7 @@ func tenPartitions(t *testing.T, segment int, lasting time.Duration, most int64)
 // TestPressure_ASlowStoreDoesNotStopTheConsumer: with 300 to 600 ms for each request a broker asks again before the first answer has come. The consumer
 // reads everything all the same.
 func TestPressure_ASlowStoreDoesNotStopTheConsumer(t *testing.T) {
-	ctx := within(t, 6*time.Minute)
+	ctx := testbed.Within(t, 6*time.Minute)
 	slow := testbed.MinIO(t).Slow(t)
 	settings := defaults(encrypted(t))
 	settings["rsm.config.storage.s3.endpoint.url"] = slow.Endpoint
@@ -110,7 +110,7 @@ func TestBench_AFailingSegmentLeavesOthersTheirSpeed(t *testing.T) {
 // failingSegment returns the MB/s at which the healthy partition is read, the best of some rounds: alone, and beside the twenty. Rounds are in turn, since
 // another load of the machine comes and goes.
 func failingSegment(t *testing.T, rounds int) (alone, beside float64) {
-	ctx := within(t, 6*time.Minute)
+	ctx := testbed.Within(t, 6*time.Minute)
 	c := start(t, testbed.KafkaOptions{Properties: defaults()})
 	settings := map[string]string{"local.retention.bytes": "1"}
 	bulkTopic(ctx, t, c.KafkaCluster, "healthy", 1, 16<<20, settings)

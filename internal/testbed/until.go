@@ -1,0 +1,41 @@
+package testbed
+
+import (
+	"context"
+	"os"
+	"testing"
+	"time"
+)
+
+// KafkaTested returns the versions that tests with brokers run on: the oldest and the newest, or with TIERKIT_KAFKA=all every one.
+func KafkaTested() []string {
+	if os.Getenv("TIERKIT_KAFKA") == "all" {
+		return KafkaVersions()
+	}
+	return []string{KafkaOldest, KafkaNewest}
+}
+
+// Within is the time that a whole test has, on a machine that does much else.
+func Within(t testing.TB, d time.Duration) context.Context {
+	ctx, cancel := context.WithTimeout(t.Context(), d)
+	t.Cleanup(cancel)
+	return ctx
+}
+
+// Until asks again every tick until the answer is nil, and ends the test with the last one when ctx ends.
+func Until(ctx context.Context, t testing.TB, what string, tick time.Duration, ask func() error) {
+	t.Helper()
+	again := time.NewTicker(tick)
+	defer again.Stop()
+	for {
+		err := ask()
+		if err == nil {
+			return
+		}
+		select {
+		case <-again.C:
+		case <-ctx.Done():
+			t.Fatalf("%s: %v", what, err)
+		}
+	}
+}
