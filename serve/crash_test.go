@@ -148,9 +148,12 @@ func TestJournal_AKillLosesNoOrderAndLeavesNoHalfOne(t *testing.T) {
 		p.kill()
 	}
 	for _, id := range said {
-		if md, err := readOrder(filepath.Join(dir, id+journalSuffix)); err != nil || md.ID.String() != id {
+		o, err := openOrder(filepath.Join(dir, id+journalSuffix))
+		if err != nil || o.md.ID.String() != id {
 			t.Errorf("order %s, which was said to be on disk: %v", id, err)
+			continue
 		}
+		o.close()
 	}
 	// The next process works all of them off, those too that nobody was told of.
 	list, err := os.ReadDir(dir)
