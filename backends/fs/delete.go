@@ -18,11 +18,10 @@ func (d *Driver) Delete(ctx context.Context, key string) error {
 	if err := d.checkKey(key); err != nil {
 		return err
 	}
-	removed, err := d.unlink(key)
-	if err != nil {
+	if err := d.unlink(key); err != nil {
 		return err
 	}
-	if removed && d.sync {
+	if d.sync { // also when nothing was there: who removed it may not have come so far
 		if err := d.syncDir(parent(key)); err != nil {
 			return classify(err)
 		}
@@ -32,21 +31,21 @@ func (d *Driver) Delete(ctx context.Context, key string) error {
 }
 
 // unlink removes the file of key. A directory of that name is not the object.
-func (d *Driver) unlink(key string) (removed bool, err error) {
+func (d *Driver) unlink(key string) error {
 	st, err := d.root.Lstat(key)
 	if err == nil {
 		if st.IsDir() {
-			return false, nil
+			return nil
 		}
 		err = d.root.Remove(key)
 	}
 	if isAny(err, syscall.ENOENT, syscall.ENOTDIR) {
-		return false, d.present()
+		return d.present()
 	}
 	if err != nil {
-		return false, d.refused(err)
+		return d.refused(err)
 	}
-	return true, nil
+	return nil
 }
 
 // prune removes the directories of key from the inside out, up to the first that is not empty. It also does so for a key that was not

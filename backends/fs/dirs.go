@@ -67,11 +67,11 @@ func (d *Driver) syncParents(key string) error {
 	return d.syncDir(parent(key))
 }
 
-// syncDir makes the entries of a directory durable. One that is gone needs it no more.
+// syncDir makes the entries of a directory durable. One that is gone needs it no more, but that it is gone does.
 func (d *Driver) syncDir(dir string) error {
-	f, err := d.root.Open(dir)
-	if errors.Is(err, os.ErrNotExist) {
-		return nil
+	f, err := d.root.OpenFile(dir, os.O_RDONLY, 0)
+	if isAny(err, syscall.ENOENT, syscall.ENOTDIR) && dir != "." {
+		return d.syncDir(parent(dir))
 	}
 	if err != nil {
 		return err
@@ -80,7 +80,7 @@ func (d *Driver) syncDir(dir string) error {
 }
 
 // syncFile is fsync; file systems that cannot do it (for directories: several network ones) are trusted.
-func syncFile(f *os.File) error {
+func syncFile(f file) error {
 	err := f.Sync()
 	if isAny(err, syscall.EOPNOTSUPP, syscall.EINVAL, syscall.ENOSYS) {
 		return nil
@@ -91,7 +91,7 @@ func syncFile(f *os.File) error {
 // removeDir removes an empty directory, and nothing but a directory: os.Root.Remove would take a file that another Put has just put in its
 // place.
 func (d *Driver) removeDir(dir string) error {
-	up, err := d.root.Open(parent(dir))
+	up, err := d.root.OpenFile(parent(dir), os.O_RDONLY, 0)
 	if err != nil {
 		return err
 	}

@@ -27,11 +27,13 @@ type Options struct {
 	NoSync bool             // no fsync: fast, not durable across a crash of the machine
 	Log    *slog.Logger     // nil: none
 	Now    func() time.Time // nil: time.Now
+
+	between func(rootFS) rootFS // nil: nothing; tests
 }
 
 // Driver stores objects as files below one root.
 type Driver struct {
-	root *os.Root
+	root rootFS
 	path string // of root, absolute: for messages and to see that it is still the same
 	sync bool
 	log  *slog.Logger
@@ -66,7 +68,10 @@ func Open(ctx context.Context, o Options) (*Driver, error) {
 		return nil, classify(err)
 	}
 	d := &Driver{
-		root: root, path: path, sync: !o.NoSync, log: o.Log, now: o.Now, users: 1, writing: make(map[string]string),
+		root: osRoot{root}, path: path, sync: !o.NoSync, log: o.Log, now: o.Now, users: 1, writing: make(map[string]string),
+	}
+	if o.between != nil {
+		d.root = o.between(d.root)
 	}
 	if d.log == nil {
 		d.log = slog.New(slog.DiscardHandler)
@@ -213,5 +218,8 @@ func (d *Driver) Probe(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	return t.discard()
+	if err := t.discard(); err != nil {
+		return classify(err)
+	}
+	return nil
 }

@@ -161,7 +161,7 @@ func TestSweep_RemovesWhatNobodyHolds(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := live.f.WriteString("half"); err != nil {
+	if _, err := live.f.Write([]byte("half")); err != nil {
 		t.Fatal(err)
 	}
 	dead := filepath.Join(root, tempDir, newUUID())
@@ -216,8 +216,8 @@ func TestHold_NoticesThatTheFileWasSwept(t *testing.T) {
 	if err := d.makeTempDir(); err != nil {
 		t.Fatal(err)
 	}
-	create := func(name string) *os.File {
-		f, err := d.root.Create(name)
+	create := func(name string) file {
+		f, err := d.root.OpenFile(name, os.O_RDWR|os.O_CREATE, 0o666)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -229,7 +229,7 @@ func TestHold_NoticesThatTheFileWasSwept(t *testing.T) {
 	if held, err := d.hold(f, name); !held || err != nil {
 		t.Errorf("a fresh file: %v, %v", held, err)
 	}
-	second, err := d.root.Open(name)
+	second, err := d.root.OpenFile(name, os.O_RDONLY, 0)
 	if err != nil {
 		t.Fatal(err)
 	}

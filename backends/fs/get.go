@@ -65,7 +65,7 @@ func infoOf(key string, st os.FileInfo) backends.Info {
 // body reads one open file.
 type body struct {
 	ctx  context.Context //nolint:containedctx // rules the stream until Close
-	f    *os.File
+	f    file
 	r    *io.SectionReader
 	left int64
 

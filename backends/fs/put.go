@@ -47,6 +47,7 @@ func (d *Driver) Put(ctx context.Context, key string, body io.Reader, opts backe
 		return backends.Info{}, err
 	}
 	if err := t.publish(key, opts); err != nil {
+		d.prune(context.WithoutCancel(ctx), key)
 		return backends.Info{}, err
 	}
 	if err := d.syncParents(key); err != nil {
@@ -127,7 +128,7 @@ func readFull(r io.Reader, buf []byte) (n int, err error) {
 
 // checkedWriter counts and sums what it writes.
 type checkedWriter struct {
-	f       *os.File
+	f       io.Writer
 	size    int64 // announced, or SizeUnknown
 	n       int64
 	checked bool
@@ -143,6 +144,9 @@ func (w *checkedWriter) write(p []byte) error {
 	}
 	n, err := w.f.Write(p)
 	w.n += int64(n)
+	if n < len(p) && err == nil {
+		err = fmt.Errorf("%w: %w", io.ErrShortWrite, syscall.EIO)
+	}
 	if err != nil {
 		return classify(err)
 	}
@@ -196,10 +200,16 @@ func (d *Driver) nextTime() time.Time {
 func (t *temp) publish(key string, opts backends.PutOptions) error {
 	for range maxTries {
 		err := t.move(key, opts)
+		if err != nil {
+			if err = t.unless(err, key); err == nil {
+				t.gone = !opts.IfAbsent
+			}
+		}
 		switch {
 		case err == nil:
 			t.published = true
 			return nil
+		case errors.Is(err, syscall.EINTR): // os.Root does not try again by itself
 		case errors.Is(err, os.ErrNotExist):
 			if err := t.makeParents(key); err != nil {
 				return err
@@ -217,6 +227,22 @@ func (t *temp) publish(key string, opts backends.PutOptions) error {
 		}
 	}
 	return backends.Errorf(backends.Unavailable, "directories were removed by others %d times in a row", maxTries)
+}
+
+// unless returns the error of a move, or nil if it was carried out all the same: the answer of a network file system may be lost, or be that to
+// its own repetition (EEXIST, ENOENT). When that cannot be seen, the error says so.
+func (t *temp) unless(err error, key string) error {
+	mine, merr := t.f.Stat()
+	named, nerr := t.d.root.Lstat(key)
+	switch {
+	case merr == nil && isAny(nerr, syscall.ENOENT, syscall.ENOTDIR):
+		return err
+	case merr != nil || nerr != nil:
+		return &backends.Error{Code: classify(err).Code, Ambiguous: true, Err: errors.Join(err, merr, nerr)}
+	case os.SameFile(mine, named):
+		return nil
+	}
+	return err
 }
 
 func (t *temp) move(key string, opts backends.PutOptions) error {

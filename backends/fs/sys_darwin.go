@@ -1,6 +1,6 @@
 package fs
 
-import "os"
+import "syscall"
 
 const (
 	sysUnlinkat = 472  // SYS_unlinkat, bsd/kern/syscalls.master; package syscall does not have it here
@@ -8,4 +8,4 @@ const (
 )
 
 // preallocate does nothing here: a full disk is found when it is full.
-func preallocate(*os.File, int64) error { return nil }
+func preallocate(syscall.Conn, int64) error { return nil }

@@ -1,9 +1,6 @@
 package fs
 
-import (
-	"os"
-	"syscall"
-)
+import "syscall"
 
 const (
 	sysUnlinkat = syscall.SYS_UNLINKAT
@@ -14,7 +11,7 @@ const (
 // preallocate reserves the space of a file, so that a full disk is found before the bytes are made. It looks at the free space first:
 // fallocate takes all there is before it fails, and a broker that shares the disk would fail with it. File systems that cannot
 // do it find it later.
-func preallocate(f *os.File, size int64) error {
+func preallocate(f syscall.Conn, size int64) error {
 	var st syscall.Statfs_t
 	err := control(f, func(fd uintptr) error { return syscall.Fstatfs(int(fd), &st) })
 	if err == nil && st.Bsize > 0 && size/st.Bsize > int64(min(st.Bfree, 1<<62)) {

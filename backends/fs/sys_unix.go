@@ -10,14 +10,14 @@ import (
 )
 
 // tryLock takes the exclusive lock of an open file, or fails at once with EWOULDBLOCK.
-func tryLock(f *os.File) error {
+func tryLock(f syscall.Conn) error {
 	return control(f, func(fd uintptr) error {
 		return syscall.Flock(int(fd), syscall.LOCK_EX|syscall.LOCK_NB)
 	})
 }
 
 // rmdirAt removes the directory name in dir. Package os has no call that removes a directory only.
-func rmdirAt(dir *os.File, name string) error {
+func rmdirAt(dir syscall.Conn, name string) error {
 	p, err := syscall.BytePtrFromString(name)
 	if err != nil {
 		return err
@@ -36,7 +36,7 @@ func rmdirAt(dir *os.File, name string) error {
 }
 
 // control runs a system call on the descriptor of f, again when a signal interrupts it.
-func control(f *os.File, call func(fd uintptr) error) error {
+func control(f syscall.Conn, call func(fd uintptr) error) error {
 	c, err := f.SyscallConn()
 	if err != nil {
 		return err

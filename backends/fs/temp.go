@@ -24,7 +24,7 @@ const maxTries = 100
 type temp struct {
 	d    *Driver
 	name string // below the root
-	f    *os.File
+	f    file
 
 	gone      bool // the name is that of the object now
 	published bool // the object is there
@@ -81,7 +81,7 @@ func (d *Driver) makeTempDir() error {
 }
 
 // hold locks f and reports whether name still means it. Where the file system knows no locks, nothing is ever swept.
-func (d *Driver) hold(f *os.File, name string) (bool, error) {
+func (d *Driver) hold(f file, name string) (bool, error) {
 	err := tryLock(f)
 	switch {
 	case errors.Is(err, syscall.EWOULDBLOCK):
@@ -134,9 +134,9 @@ func newUUID() string {
 	return fmt.Sprintf("%x-%x-%x-%x-%x", b[:4], b[4:6], b[6:8], b[8:10], b[10:])
 }
 
-// temps calls f for each temp file.
-func (d *Driver) temps(ctx context.Context, f func(name string, st os.FileInfo) error) error {
-	dir, err := d.root.Open(tempDir)
+// temps calls f for each temp file, with an error for one that cannot be looked at.
+func (d *Driver) temps(ctx context.Context, f func(name string, st os.FileInfo, err error) error) error {
+	dir, err := d.root.OpenFile(tempDir, os.O_RDONLY, 0)
 	if errors.Is(err, os.ErrNotExist) {
 		return nil
 	}
@@ -152,10 +152,10 @@ func (d *Driver) temps(ctx context.Context, f func(name string, st os.FileInfo) 
 		for _, name := range names {
 			name = path.Join(tempDir, name)
 			st, serr := d.root.Lstat(name)
-			if serr != nil || !st.Mode().IsRegular() {
+			if errors.Is(serr, os.ErrNotExist) || serr == nil && !st.Mode().IsRegular() {
 				continue // gone meanwhile, or none of ours
 			}
-			if ferr := f(name, st); ferr != nil {
+			if ferr := f(name, st, serr); ferr != nil {
 				return ferr
 			}
 		}
@@ -170,8 +170,12 @@ func (d *Driver) temps(ctx context.Context, f func(name string, st os.FileInfo) 
 
 // sweep removes the temp files that no process holds. That some cannot be removed does not keep the store from opening.
 func (d *Driver) sweep(ctx context.Context) error {
-	err := d.temps(ctx, func(name string, st os.FileInfo) error {
-		switch removed, err := d.removeUnheld(name); {
+	err := d.temps(ctx, func(name string, st os.FileInfo, err error) error {
+		removed := false
+		if err == nil {
+			removed, err = d.removeUnheld(name)
+		}
+		switch {
 		case err != nil:
 			d.log.WarnContext(ctx, "a temp file that a crash left cannot be removed", "file", path.Join(d.path, name), "error", err)
 		case removed:
@@ -216,7 +220,10 @@ func (d *Driver) ListUploads(ctx context.Context, prefix string) ([]backends.Upl
 	}
 	defer done()
 	var out []backends.Upload
-	err = d.temps(ctx, func(name string, st os.FileInfo) error {
+	err = d.temps(ctx, func(name string, st os.FileInfo, err error) error {
+		if err != nil {
+			return classify(err)
+		}
 		d.mu.Lock()
 		key := d.writing[name]
 		d.mu.Unlock()
