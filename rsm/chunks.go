@@ -3,6 +3,7 @@ package rsm
 import (
 	"context"
 	"errors"
+	"fmt"
 	"sync"
 	"time"
 
@@ -237,8 +238,8 @@ func (c *chunkLoads) linger(sc *scan, key chunkKey) {
 	}
 }
 
-// close cancels all loads and waits for them.
-func (c *chunkLoads) close() {
+// close cancels all loads and waits for them. An error: loads that do not end.
+func (c *chunkLoads) close() error {
 	c.mu.Lock()
 	c.closed = true
 	for l := range c.loads {
@@ -252,5 +253,10 @@ func (c *chunkLoads) close() {
 	}
 	c.mu.Unlock()
 	c.cache.Close()
-	c.running.Wait()
+	if waited(c.running.Wait, closeLoads) {
+		return nil
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return fmt.Errorf("rsm: %d loads of chunks did not end within %v of Close: the disk cache, or the client of the store, does not answer", len(c.loads), closeLoads)
 }

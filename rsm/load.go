@@ -127,9 +127,16 @@ func (l *load) run(ctx context.Context, pin func(version string)) {
 	c := l.c
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	delete(c.loads, l)
+	if !l.ended {
+		l.end(done, err)
+	}
+}
+
+// end tells everybody who still waits that what is not there does not come. Called with mu held.
+func (l *load) end(done int, err error) {
 	l.ended = true
 	l.scan.running--
-	delete(c.loads, l)
 	if done < len(l.chunks) {
 		l.fellShort(l.first+done, err)
 	}
@@ -144,6 +151,23 @@ func (l *load) run(ctx context.Context, pin func(version string)) {
 		}
 		l.settle(i, p)
 	}
+}
+
+// overdue ends a load for those who wait for it: its context has ended, and most loads with it, but one that reads from a disk that
+// hangs goes on, for nobody knows how long. Whoever asks next begins a load of its own.
+func (l *load) overdue(err error) {
+	c := l.c
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if l.ended {
+		return
+	}
+	done := 0
+	for done < len(l.chunks) && l.chunks[done] == nil {
+		done++
+	}
+	c.abandon(l)
+	l.end(done, err)
 }
 
 // fellShort tells the scan that chunk n and those behind it do not come. If there was no memory, less is loaded ahead of it; after an
@@ -186,7 +210,10 @@ func (l *load) read(ctx context.Context, pin func(version string)) (done int, er
 	late := &timeoutError{what: "loading chunks", after: l.c.timeout}
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	l.watch = time.AfterFunc(l.c.timeout, func() { cancel(late) })
+	l.watch = time.AfterFunc(l.c.timeout, func() {
+		cancel(late)
+		l.overdue(late)
+	})
 	defer l.watch.Stop()
 	defer func() {
 		if err != nil && context.Cause(ctx) == error(late) { //nolint:errorlint // identity
@@ -247,6 +274,10 @@ func (l *load) Done(n int, data []byte, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	p := l.chunks[i]
+	if p == nil { // it came after all
+		_ = c.cache.Add(chunkKey{l.seg.id, n}, e) // closed
+		return
+	}
 	if p.takers > 0 {
 		p.entry = e
 	} else if err := c.cache.Add(chunkKey{l.seg.id, n}, e); err != nil {

@@ -100,8 +100,7 @@ func New(o Options) (*Manager, error) {
 	// In this order they are asked to give back: chunks have the bytes, and of a manifest each is a request saved.
 	m.chunks = newChunkLoads(m, o.Now)
 	if err := m.openDisk(o.Now); err != nil {
-		m.chunks.close()
-		return nil, err
+		return nil, errors.Join(err, m.chunks.close())
 	}
 	m.indexes = newIndexCache(m, o.Now)
 	m.manifests = newManifestCache(m, o.Now)
@@ -147,7 +146,16 @@ func (m *Manager) ended(caller context.Context, err error) error {
 	return err
 }
 
-// Close ends all calls and streams, waits for the calls, and closes what Open made. It may be called several times.
+const (
+	// closeCalls is how long Close waits for calls: what a copy that is cancelled stored has cleanupTimeout to be removed.
+	closeCalls = cleanupTimeout + 10*time.Second
+	// closeLoads is how long Close waits for loads, which end at once but in a read of a disk that hangs.
+	closeLoads = 10 * time.Second
+)
+
+// Close ends all calls and streams, waits for the calls, and closes what Open made. It may be called several times. Nothing can end a
+// read or write of a disk that hangs: such calls are waited for until closeCalls and closeLoads are over, and the error says how many go
+// on; they hold what they have until they come back, or the process ends.
 func (m *Manager) Close() error {
 	m.mu.Lock()
 	first := !m.closed
@@ -156,9 +164,13 @@ func (m *Manager) Close() error {
 		o.cancel(remotelog.ErrClosed)
 	}
 	m.mu.Unlock()
-	m.idle.Wait()
 	var errs []error
-	m.chunks.close()
+	if !waited(m.idle.Wait, closeCalls) {
+		m.mu.Lock()
+		errs = append(errs, fmt.Errorf("rsm: %d calls did not end within %v of Close: a disk, or the client of the store, does not answer", len(m.ops), closeCalls))
+		m.mu.Unlock()
+	}
+	errs = append(errs, m.chunks.close())
 	if m.disk != nil {
 		errs = append(errs, m.disk.Close())
 	}
@@ -171,6 +183,20 @@ func (m *Manager) Close() error {
 		errs = append(errs, f())
 	}
 	return errors.Join(errs...)
+}
+
+// waited calls wait and says whether it returned in time.
+func waited(wait func(), limit time.Duration) bool {
+	done := make(chan struct{})
+	go func() { wait(); close(done) }()
+	t := time.NewTimer(limit)
+	defer t.Stop()
+	select {
+	case <-done:
+		return true
+	case <-t.C:
+		return false
+	}
 }
 
 // Budget returns the memory budget, for metrics.

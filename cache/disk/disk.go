@@ -42,8 +42,9 @@ type Cache struct {
 	log        *slog.Logger
 	lock       *os.File
 	unregister func()
-	work       sync.WaitGroup // the one goroutine that writes and removes
-	wake       chan struct{}  // of capacity 1
+	ended      chan struct{} // closed when the one goroutine that writes and removes has ended
+	closeErr   error         // set before
+	wake       chan struct{} // of capacity 1
 
 	mu       sync.Mutex
 	index    index
@@ -109,7 +110,7 @@ func open(o Options, f files) (*Cache, error) {
 	if o.MaxEntries == 0 {
 		o.MaxEntries = 1_000_000
 	}
-	c := &Cache{opts: o, files: f, log: o.Logger, wake: make(chan struct{}, 1), writes: map[Key]*Write{}, scanning: true, reads: map[*reading]struct{}{}, gone: map[Key]bool{}, forgot: map[Prefix]bool{}}
+	c := &Cache{opts: o, files: f, log: o.Logger, wake: make(chan struct{}, 1), ended: make(chan struct{}), writes: map[Key]*Write{}, scanning: true, reads: map[*reading]struct{}{}, gone: map[Key]bool{}, forgot: map[Prefix]bool{}}
 	var err error
 	if c.root, err = filepath.Abs(filepath.Join(o.Dir, DirName)); err != nil {
 		return nil, err
@@ -131,7 +132,7 @@ func open(o Options, f files) (*Cache, error) {
 		return nil, err
 	}
 	c.unregister = o.Budget.Reclaimer(c.reclaim)
-	c.work.Go(c.run)
+	go c.work()
 	return c, nil
 }
 
@@ -215,17 +216,27 @@ func (c *Cache) poke() {
 }
 
 // Close writes what is queued, for a few seconds at most, and gives the directory up. Entries that are being filled are not written. It
-// may be called several times.
+// may be called several times. A disk that hangs is waited for until closeMost is over: the error says so, and the directory stays locked
+// until the disk answers or the process ends, since what was begun may still be written.
 func (c *Cache) Close() error {
 	c.mu.Lock()
-	first := !c.closed
 	c.closed = true
 	c.mu.Unlock()
 	c.poke()
-	c.work.Wait()
-	if !first {
-		return nil
+	t := time.NewTimer(closeMost)
+	defer t.Stop()
+	select {
+	case <-c.ended:
+		return c.closeErr
+	case <-t.C:
+		return fmt.Errorf("the disk of the cache in %s does not answer: a write, removal or listing did not end within %v of Close; the directory stays locked until it does", c.root, closeMost)
 	}
+}
+
+// work is the goroutine that writes and removes.
+func (c *Cache) work() {
+	defer close(c.ended)
+	c.run()
 	c.unregister()
-	return c.lock.Close()
+	c.closeErr = c.lock.Close()
 }

@@ -292,6 +292,39 @@ func TestRead_AHangingDiskIsBypassed(t *testing.T) {
 	})
 }
 
+// A disk that hangs holds no Close up for ever: it says what it left, and the directory stays locked as long as something may be written.
+func TestClose_AHangingDiskIsLeft(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		hang, dir := make(chan struct{}), t.TempDir()
+		r := newRig(t, Options{Dir: dir}, func(f *files) {
+			rename := f.rename
+			f.rename = func(from, to string) error { <-hang; return rename(from, to) }
+		})
+		r.put(1, dataOf(1, 100))
+		synctest.Wait()
+		began := time.Now()
+		if err := r.Close(); err == nil || !strings.Contains(err.Error(), dir) || time.Since(began) != closeMost {
+			t.Errorf("after %v: %v, want an error that names the directory after %v", time.Since(began), err, closeMost)
+		}
+		o := defaults(Options{Dir: dir, Budget: r.budget})
+		if _, err := Open(o); !errors.Is(err, ErrInUse) {
+			t.Errorf("opened again: %v, want ErrInUse", err)
+		}
+		close(hang)
+		synctest.Wait()
+		if err := r.Close(); err != nil {
+			t.Error(err)
+		}
+		next, err := Open(o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := next.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
 // An entry that is deleted while it is filled, queued or written does not come back.
 func TestDelete_ReachesWhatIsOnItsWay(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

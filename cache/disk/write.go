@@ -17,6 +17,8 @@ const (
 	longestPause = 5 * time.Minute
 	// closeFor is how long Close goes on writing what is queued.
 	closeFor = 5 * time.Second
+	// closeMost is how long Close waits for the disk.
+	closeMost = 3 * closeFor
 )
 
 // Write is an entry that is being put together. Commit or Discard it on every path.
