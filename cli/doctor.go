@@ -9,10 +9,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/tierkit/tierkit/internal/durable"
 	"github.com/tierkit/tierkit/internal/props"
 	"github.com/tierkit/tierkit/internal/settings"
-	"github.com/tierkit/tierkit/rsm"
 	"github.com/tierkit/tierkit/serve"
 )
 
@@ -90,7 +88,7 @@ func (a *app) doctor(ctx context.Context) error {
 	err = errors.Join(err, d.fromProps(file, ""))
 	e.settings(err)
 	if d.setup != nil {
-		err = d.examine(ctx, e)
+		err = d.examine(ctx, e, file.RSM[keyServeCommand])
 	}
 	switch {
 	case e.err != nil:
@@ -115,21 +113,20 @@ func (e *examination) settings(err error) {
 	}
 }
 
-// examine opens the store and looks at everything.
-func (d *daemon) examine(ctx context.Context, e *examination) (err error) {
+// examine opens the store and looks at everything. The disk cache is not opened: its directory would be made, and belong to this user.
+func (d *daemon) examine(ctx context.Context, e *examination, command string) (err error) {
+	disk := &d.setup.Config.Disk
+	disk.Unopened = true
 	d.segments, err = d.setup.Open(ctx)
-	if errors.Is(err, durable.ErrLocked) {
-		e.report(serve.Finding{Check: "disk cache: a process uses it", Result: serve.OK, Text: oneLine(err)})
-		d.setup.Config.Disk = rsm.DiskConfig{}
-		d.segments, err = d.setup.Open(ctx)
-	}
 	if err != nil {
 		e.report(serve.Finding{Check: "opening keys, memory and store", Result: serve.Fail, Text: oneLine(err), Do: "correct the setting that is named"})
 		return err
 	}
 	defer func() { err = errors.Join(err, d.close()) }()
-	serve.Examine(ctx, serve.Subject{
+	x := serve.Subject{
 		Segments: d.segments, Config: d.config, LogDirs: d.logDirs, BrokerID: d.broker, Custom: d.custom, Now: d.app.Now, Report: e.report,
-	})
+		DiskDir: disk.Own(), Command: command,
+	}
+	serve.Examine(ctx, x)
 	return nil
 }

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 	"syscall"
 	"time"
 
@@ -20,9 +21,19 @@ import (
 type DiskConfig struct {
 	Dir      string
 	MaxBytes int64 // of all files; < 0: no limit
+	// Unopened counts the memory that the tier needs and does not use or make the directory: for whoever looks at the settings alone.
+	Unopened bool
 }
 
 func (d DiskConfig) on() bool { return d.Dir != "" && d.MaxBytes != 0 }
+
+// Own is the directory that the tier makes for itself in Dir, "" where there is no tier.
+func (d DiskConfig) Own() string {
+	if !d.on() {
+		return ""
+	}
+	return filepath.Join(d.Dir, disk.DirName)
+}
 
 const (
 	// queueShare is the part of the budget that chunks to be written to disk may take, besides one.
@@ -35,7 +46,7 @@ const (
 // One that cannot be written to is not used, and the manager works without it.
 func (m *Manager) openDisk(now func() time.Time) (err error) {
 	c := m.config.Disk
-	if !c.on() {
+	if !c.on() || c.Unopened {
 		return nil
 	}
 	if c.MaxBytes < 0 {

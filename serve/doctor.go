@@ -38,7 +38,9 @@ type Subject struct {
 	Config   Config
 	LogDirs  []string
 	BrokerID int32
-	Custom   int // bytes of custom metadata that the broker takes
+	Custom   int    // bytes of custom metadata that the broker takes
+	DiskDir  string // the disk cache's own directory; "": there is none
+	Command  string // with which the plug-in starts the daemon; "": somebody else does
 	Now      func() time.Time
 	Report   func(Finding)
 }
@@ -50,11 +52,13 @@ const doctorTime = 30 * time.Second
 const maxSkew = time.Minute
 
 // Examine checks one thing after the other and reports each; a later one that makes no sense without an earlier one is left out. What it
-// writes into the store it removes.
+// writes into the store it removes; on this machine it makes nothing, since that would belong to whoever runs it.
 func Examine(ctx context.Context, x Subject) {
 	x.keys(ctx)
 	x.memory()
+	x.command()
 	x.stateDir()
+	x.diskCache()
 	x.token()
 	x.tls()
 	x.logDirs()

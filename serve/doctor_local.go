@@ -9,19 +9,14 @@ import (
 	"io"
 	"net"
 	"os"
-	"path/filepath"
 	"strconv"
 	"strings"
 	"syscall"
-
-	"github.com/tierkit/tierkit/internal/durable"
 )
 
 const (
 	// slackBytes is what the process has beside the memory budget: see docs/serve.md.
 	slackBytes = 64 << 20
-	// leastFree is the room on the disk of the state directory below which a warning is due.
-	leastFree = 1 << 30
 )
 
 // memory holds the budget against the memory that there is.
@@ -65,43 +60,6 @@ func memoryOf(cgroup, meminfo string) (n int64, of string) {
 		}
 	}
 	return 0, ""
-}
-
-// stateDir writes a file as the journal does, and looks whether a daemon runs.
-func (x *Subject) stateDir() {
-	if x.Config.StateDir == "" {
-		return // a mistake in the settings, and reported as one
-	}
-	dir := stateDir(x.Config.StateDir, x.BrokerID)
-	const what = "state directory: can be written"
-	try := filepath.Join(dir, "doctor")
-	err := durable.MakeDir(dir)
-	if err == nil {
-		err = durable.WriteFile(try, []byte("x"))
-	}
-	if err == nil {
-		err = durable.Remove(try)
-	}
-	if !x.check(what, err, "make "+x.Config.StateDir+" a directory that the daemon's user may write, or set "+keyStateDir) {
-		return
-	}
-	var fs syscall.Statfs_t
-	if err := syscall.Statfs(dir, &fs); err == nil {
-		if free := int64(fs.Bavail) * int64(fs.Bsize); free < leastFree { //nolint:unconvert // of another size on darwin
-			x.Report(Finding{Check: "state directory: has room", Result: Warn, Text: fmt.Sprintf("%d MiB are free", free>>20), Do: "make room, or set " + keyStateDir})
-		} else {
-			x.Report(Finding{Check: "state directory: has room", Result: OK})
-		}
-	}
-	lock, err := durable.Lock(dir)
-	switch {
-	case errors.Is(err, durable.ErrLocked):
-		x.Report(Finding{Check: "state directory: a daemon runs", Result: OK, Text: oneLine(err.Error())})
-	case err != nil:
-		x.check("state directory: can be locked", err, "put it on a local file system")
-	default:
-		x.check("state directory: can be locked", lock.Close(), "")
-	}
 }
 
 func (x *Subject) token() {

@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -94,6 +95,9 @@ func examine(t *testing.T, d backends.Driver, change func(*Subject)) (found []Fi
 	if err := os.WriteFile(file, []byte(token), 0o600); err != nil {
 		t.Fatal(err)
 	}
+	if err := os.MkdirAll(filepath.Join(dir, "state", "broker-0"), 0o700); err != nil {
+		t.Fatal(err)
+	}
 	x := Subject{
 		Segments: m, Config: Config{StateDir: filepath.Join(dir, "state"), Listen: "127.0.0.1:0", TokenFile: file}, LogDirs: []string{dir},
 		Custom: DefaultMaxCustomBytes, Now: time.Now, Report: func(f Finding) { found = append(found, f) },
@@ -164,6 +168,10 @@ func TestExamine_LooksAtTheMachine(t *testing.T) {
 	}{
 		"metrics":      {func(x *Subject) { x.Config.Metrics = taken.Addr().String() }, "warn address " + taken.Addr().String() + ": is free"},
 		"state":        {func(x *Subject) { x.Config.StateDir = filepath.Join(file, "below") }, "fail state directory: can be written"},
+		"disk cache":   {func(x *Subject) { x.DiskDir = filepath.Join(file, "below") }, "fail disk cache: its directory can be written"},
+		"no command":   {func(x *Subject) { x.Command = `"` + filepath.Join(dir, "no such") + `" -v` }, "fail command of the plug-in: can be run"},
+		"no program":   {func(x *Subject) { x.Command = file }, "fail command of the plug-in: can be run"},
+		"bare command": {func(x *Subject) { x.Command = "sh -x" }, "warn command of the plug-in: can be run"},
 		"short token":  {func(x *Subject) { x.Config.TokenFile = file }, "fail token: can be read"},
 		"no token":     {func(x *Subject) { x.Config.TokenFile = filepath.Join(dir, "none") }, "fail token: can be read"},
 		"public token": {func(x *Subject) { x.Config.TokenFile = open }, "warn token: can be read"},
@@ -175,6 +183,84 @@ func TestExamine_LooksAtTheMachine(t *testing.T) {
 		if got := bad(examine(t, new(mem.Space).Client(mem.Options{}), tc.change)); len(got) != 1 || got[0] != tc.want {
 			t.Errorf("%s: %v, want %s", name, got, tc.want)
 		}
+	}
+}
+
+// What doctor makes belongs to whoever runs it, root perhaps, and the daemon's user could not use it.
+func TestExamine_MakesNothing(t *testing.T) {
+	dir := t.TempDir()
+	state, cache := filepath.Join(dir, "none", "state"), filepath.Join(dir, "cache", "tierkit-chunks")
+	there := filepath.Join(dir, "there", "broker-0")
+	for _, d := range []string{filepath.Dir(cache), there} {
+		if err := os.MkdirAll(d, 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	before := tree(t, dir)
+	for _, of := range []string{state, filepath.Dir(there)} {
+		found := examine(t, new(mem.Space).Client(mem.Options{}), func(x *Subject) { x.Config.StateDir, x.DiskDir = of, cache })
+		said := 0
+		for _, f := range found {
+			if f.Result == Fail {
+				t.Errorf("%+v", f)
+			}
+			if strings.Contains(f.Text, "not there yet") {
+				said++
+			}
+		}
+		if want := map[bool]int{true: 2, false: 1}[of == state]; said != want {
+			t.Errorf("%s: %d directories are said not to be there, want %d", of, said, want)
+		}
+	}
+	if after := tree(t, dir); after != before {
+		t.Errorf("there is now\n%swhere there was\n%s", after, before)
+	}
+}
+
+func tree(t *testing.T, dir string) (all string) {
+	t.Helper()
+	if err := filepath.WalkDir(dir, func(path string, _ os.DirEntry, err error) error { all += path + "\n"; return err }); err != nil {
+		t.Fatal(err)
+	}
+	return all
+}
+
+func TestExamine_RootSaysWhatItCannotTell(t *testing.T) {
+	fi, err := os.Stat(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	mine := *fi.Sys().(*syscall.Stat_t)
+	for _, tc := range []struct {
+		owner      uint32
+		self       int
+		there, say bool
+	}{{1000, 0, true, true}, {1000, 0, false, true}, {0, 0, true, false}, {0, 0, false, true}, {1000, 1000, true, false}, {0, 1000, false, false}} {
+		mine.Uid = tc.owner
+		if text := foreign(owned{fi, &mine}, tc.self, tc.there); (text != "") != tc.say {
+			t.Errorf("%+v: %q", tc, text)
+		}
+	}
+}
+
+// owned is a file of another user.
+type owned struct {
+	os.FileInfo
+	st *syscall.Stat_t
+}
+
+func (o owned) Sys() any { return o.st }
+
+func TestExamine_CommandsAsThePluginReadsThem(t *testing.T) {
+	for command, want := range map[string]string{
+		"/opt/tierkit": "/opt/tierkit", "  /opt/t -v": "/opt/t", `"/opt/my dir/t" x`: "/opt/my dir/t", `/opt/"my dir"/t`: "/opt/my dir/t", "a\tb": "a",
+	} {
+		if got := firstWord(command); got != want {
+			t.Errorf("%q: %q, want %q", command, got, want)
+		}
+	}
+	if found := examine(t, new(mem.Space).Client(mem.Options{}), func(x *Subject) { x.Command = "/bin/sh -c" }); len(bad(found)) != 0 {
+		t.Errorf("%v", bad(found))
 	}
 }
 

@@ -103,6 +103,35 @@ func TestConfig_AivensNames(t *testing.T) {
 	}
 }
 
+// TestConfig_KeysBehindAReferenceAreNotInTheSettings: the warning about keys in the settings is not about those.
+func TestConfig_KeysBehindAReferenceAreNotInTheSettings(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "secret")
+	if err := os.WriteFile(file, []byte("s"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, tc := range []struct {
+		secret string
+		warned bool
+	}{{"file:" + file, false}, {"s", true}} {
+		c, err := settings.Parse(Factory().Settings, map[string]string{
+			keyBucket: "b", keyRegion: "r", keyAccessKey: "env:KEY", keySecretKey: tc.secret,
+		}, settings.Options{Getenv: func(string) (string, bool) { return "id", true }})
+		if err != nil {
+			t.Fatal(err)
+		}
+		o, err := parse(c)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var text strings.Builder
+		d := &Driver{o: o, log: slog.New(slog.NewTextHandler(&text, nil))}
+		d.warn(t.Context())
+		if got := strings.Contains(text.String(), "static keys"); got != tc.warned {
+			t.Errorf("secret key %q: warned %v, want %v: %s", tc.secret, got, tc.warned, text.String())
+		}
+	}
+}
+
 // TestConfig_EverySettingIsRead: what is documented has an effect.
 func TestConfig_EverySettingIsRead(t *testing.T) {
 	c, err := settings.Parse(Factory().Settings, map[string]string{keyBucket: "b"}, settings.Options{})

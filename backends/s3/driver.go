@@ -186,7 +186,7 @@ func (d *Driver) derive() {
 // warn says once what an operator should know.
 func (d *Driver) warn(ctx context.Context) {
 	c := &d.o.Credentials
-	if !c.AccessKey.IsZero() {
+	if !c.AccessKey.IsZero() && !(c.AccessKey.Referenced() && c.SecretKey.Referenced()) {
 		d.log.WarnContext(ctx, "static keys stand in the settings; the default chain or "+keyCredFile+" can change them without a restart")
 	}
 	if d.o.SkipVerify {

@@ -5,6 +5,7 @@ package durable
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -32,6 +33,23 @@ func Lock(dir string) (*os.File, error) {
 	}
 	writeHolder(f)
 	return f, nil
+}
+
+// Locked says with ErrLocked that somebody has the lock of dir, or why that cannot be told. It makes and writes nothing; in the moment that
+// it looks nobody else gets the lock.
+func Locked(dir string) error {
+	f, err := os.Open(filepath.Join(dir, "lock"))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	err = flock(f)
+	if errors.Is(err, syscall.EWOULDBLOCK) {
+		err = fmt.Errorf("%s %w%s", dir, ErrLocked, holder(f))
+	}
+	return errors.Join(err, f.Close())
 }
 
 func flock(f *os.File) error {

@@ -19,10 +19,16 @@ const MaxSecretBytes = 1 << 20
 // Secret holds a secret that cannot be printed, logged or marshalled by accident: every text form of it is Redacted. It keeps
 // the text behind a pointer, because package fmt reads unexported fields of a surrounding struct without asking for methods.
 // The zero value is "no secret".
-type Secret struct{ v *string }
+type Secret struct {
+	v          *string
+	referenced bool
+}
 
 // NewSecret returns a secret.
-func NewSecret(text string) Secret { return Secret{&text} }
+func NewSecret(text string) Secret { return Secret{v: &text} }
+
+// Referenced reports whether the settings had only a reference to the secret, file:PATH or env:NAME, and not the secret itself.
+func (s Secret) Referenced() bool { return s.referenced }
 
 // Reveal returns the secret itself, "" for the zero value. Call it where it is handed to a client, nowhere else.
 func (s Secret) Reveal() string {
@@ -55,6 +61,7 @@ func (s Secret) MarshalJSON() ([]byte, error) { return []byte(`"` + Redacted + `
 // secret reads the text of a Secret setting: the secret, file:PATH or env:NAME. A message never holds what was read.
 func (o *Options) secret(text string) (v any, why string) {
 	var err error
+	given := text
 	switch {
 	case strings.HasPrefix(text, "file:"):
 		text, err = o.fromFile(strings.TrimPrefix(text, "file:"))
@@ -67,7 +74,7 @@ func (o *Options) secret(text string) (v any, why string) {
 	if text == "" {
 		return nil, "is empty: remove the line, or give the secret, file:PATH or env:NAME"
 	}
-	return NewSecret(text), ""
+	return Secret{v: &text, referenced: text != given}, ""
 }
 
 // fromFile reads a secret from a file; line ends at its end do not belong to it.

@@ -1,0 +1,176 @@
+package serve
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"unicode"
+
+	"github.com/tierkit/tierkit/internal/durable"
+)
+
+// leastFree is the room on the disk of the state directory below which a warning is due.
+const leastFree = 1 << 30
+
+// keyCommand is the setting of the plug-in that names the program.
+const keyCommand = keyAll + "serve.command"
+
+// The bits of access(2).
+const (
+	mayWrite  = 2
+	maySearch = 1
+)
+
+// stateDir looks whether the daemon can have its directory, and whether one runs.
+func (x *Subject) stateDir() {
+	if x.Config.StateDir == "" {
+		return // a mistake in the settings, and reported as one
+	}
+	dir := stateDir(x.Config.StateDir, x.BrokerID)
+	at, ok := x.directory("state directory: can be written", dir, []string{"lock", "deletes", "copies", "spool"},
+		"make "+x.Config.StateDir+" a directory that the daemon's user may write, or set "+keyStateDir)
+	if !ok {
+		return
+	}
+	var st syscall.Statfs_t
+	if err := syscall.Statfs(at, &st); err == nil {
+		if free := int64(st.Bavail) * int64(st.Bsize); free < leastFree { //nolint:unconvert // of another size on darwin
+			x.Report(Finding{Check: "state directory: has room", Result: Warn, Text: fmt.Sprintf("%d MiB are free", free>>20), Do: "make room, or set " + keyStateDir})
+		} else {
+			x.Report(Finding{Check: "state directory: has room", Result: OK})
+		}
+	}
+	if at == dir {
+		x.locked("state directory", dir)
+	}
+}
+
+// diskCache looks whether the disk cache can have its directory.
+func (x *Subject) diskCache() {
+	if x.DiskDir == "" {
+		return
+	}
+	at, ok := x.directory("disk cache: its directory can be written", x.DiskDir, []string{"lock", "tmp"}, "let the daemon's user write "+filepath.Dir(x.DiskDir))
+	if ok && at == x.DiskDir {
+		x.locked("disk cache", at)
+	}
+}
+
+// directory checks that dir can be written and what is in it, or that it can be made. It returns the directory that was looked at.
+func (x *Subject) directory(what, dir string, inside []string, do string) (at string, ok bool) {
+	at, fi, err := nearest(dir)
+	if err == nil {
+		err = access(at)
+	}
+	for _, name := range inside {
+		if aerr := access(filepath.Join(dir, name)); err == nil && !errors.Is(aerr, fs.ErrNotExist) {
+			err = aerr
+		}
+	}
+	if err != nil {
+		return at, x.check(what, err, do)
+	}
+	f := Finding{Check: what, Result: OK}
+	if at != dir {
+		f.Text = dir + " is not there yet; the daemon makes it in " + at
+	}
+	if text := foreign(fi, os.Geteuid(), at == dir); text != "" {
+		f.Result, f.Text, f.Do = Warn, text, "run doctor as the daemon's user"
+	}
+	x.Report(f)
+	return at, true
+}
+
+// foreign says what root cannot find out about a directory: root may write everywhere.
+func foreign(fi fs.FileInfo, self int, there bool) string {
+	st, ok := fi.Sys().(*syscall.Stat_t)
+	switch {
+	case !ok || self != 0:
+		return ""
+	case !there:
+		return "it is not there yet, and root cannot find out whether the daemon's user can make it in " + fi.Name() + ", nor makes it, since it would be root's"
+	case st.Uid != 0:
+		return fmt.Sprintf("it belongs to user %d, and root cannot find out what that user can do", st.Uid)
+	}
+	return ""
+}
+
+// nearest returns dir, or what is above it and there.
+func nearest(dir string) (string, fs.FileInfo, error) {
+	dir, err := filepath.Abs(dir)
+	if err != nil {
+		return dir, nil, err
+	}
+	for {
+		fi, err := os.Stat(dir)
+		if err == nil && !fi.IsDir() {
+			err = &fs.PathError{Op: "stat", Path: dir, Err: syscall.ENOTDIR}
+		}
+		if !errors.Is(err, fs.ErrNotExist) || filepath.Dir(dir) == dir {
+			return dir, fi, err
+		}
+		dir = filepath.Dir(dir)
+	}
+}
+
+// access says why a file or directory cannot be written.
+func access(path string) error {
+	fi, err := os.Stat(path)
+	if err != nil {
+		return err
+	}
+	mode := uint32(mayWrite)
+	if fi.IsDir() {
+		mode |= maySearch
+	}
+	if err := syscall.Access(path, mode); err != nil {
+		return &fs.PathError{Op: "write", Path: path, Err: err}
+	}
+	return nil
+}
+
+func (x *Subject) locked(what, dir string) {
+	err := durable.Locked(dir)
+	if errors.Is(err, durable.ErrLocked) {
+		x.Report(Finding{Check: what + ": a daemon runs", Result: OK, Text: oneLine(err.Error())})
+		return
+	}
+	x.check(what+": can be locked", err, "put it on a local file system")
+}
+
+// command looks for the program that the plug-in starts.
+func (x *Subject) command() {
+	if x.Command == "" {
+		return
+	}
+	const what = "command of the plug-in: can be run"
+	name := firstWord(x.Command)
+	path, err := exec.LookPath(name)
+	if err == nil && path != name {
+		x.Report(Finding{Check: what, Result: Warn, Text: name + " is " + path + " here; the broker may have another PATH", Do: "give " + keyCommand + " the whole path"})
+		return
+	}
+	x.check(what, err, "correct "+keyCommand+", and let the broker's user run the program")
+}
+
+// firstWord is the program in a command as the plug-in reads it: words are separated by blanks, or in double quotes.
+func firstWord(command string) string {
+	var word strings.Builder
+	quoted := false
+	for _, r := range strings.TrimSpace(command) {
+		switch {
+		case r == '"':
+			quoted = !quoted
+		case !quoted && unicode.IsSpace(r):
+			return word.String()
+		default:
+			word.WriteRune(r)
+		}
+	}
+	return word.String()
+}
