@@ -113,14 +113,7 @@ func appendCancelled(e *env) {
 		}
 		definite[ev] = !errors.Is(err, remotelog.ErrOutcomeUnknown)
 	}
-	pos := e.append(0, "alive")
-	r := e.follow(map[int32]rlmm.Position{0: start})
-	r.until(0, pos.Offset)
-	for _, ev := range r.events[0] {
-		if definite[string(ev.Value)] {
-			e.Fatalf("%q is in the log; its Append returned an error that says it is not", ev.Value)
-		}
-	}
+	e.onlyTheDoubtful(definite)
 }
 
 // appendStalled: an Append whose context ends while the write hangs returns soon and tells the truth.
@@ -155,9 +148,16 @@ func appendStalled(e *env) {
 		}
 	}
 	release()
+	e.onlyTheDoubtful(definite)
+}
+
+// onlyTheDoubtful reads the log up to an event that is appended now: none of those is in it whose Append said that they never
+// will be. One in doubt may come before that event, behind it, or never.
+func (e *env) onlyTheDoubtful(definite map[string]bool) {
+	e.Helper()
 	pos := e.append(0, "alive")
 	r := e.follow(map[int32]rlmm.Position{0: start})
-	r.until(0, pos.Offset)
+	r.atLeast(0, pos.Offset)
 	for _, ev := range r.events[0] {
 		if definite[string(ev.Value)] {
 			e.Fatalf("%q is in the log; its Append returned an error that says it is not", ev.Value)

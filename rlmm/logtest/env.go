@@ -140,12 +140,18 @@ func (r *reader) take(b rlmm.Batch) {
 	}
 }
 
-// until reads until partition p has been read up to offset.
-func (r *reader) until(p int32, offset int64) {
+// atLeast reads until partition p has been read up to offset, or farther: for a log to which something may still be added.
+func (r *reader) atLeast(p int32, offset int64) {
 	r.e.Helper()
 	for r.pos[p].Offset < offset {
 		r.next()
 	}
+}
+
+// until reads until partition p has been read up to offset, where the log must end.
+func (r *reader) until(p int32, offset int64) {
+	r.e.Helper()
+	r.atLeast(p, offset)
 	if r.pos[p].Offset != offset {
 		r.e.Fatalf("partition %d was read up to %d, want %d", p, r.pos[p].Offset, offset)
 	}
