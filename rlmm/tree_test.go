@@ -159,3 +159,97 @@ func TestTree_IsASortedSetWhateverTheOrderOfChanges(t *testing.T) {
 		}
 	}
 }
+
+// Enough entries that inner nodes are divided and joined: put in random order, looked for, and taken out again.
+func TestTree_OfThreeLevels(t *testing.T) {
+	const n = 70_000
+	rng := rand.New(rand.NewPCG(1, 2))
+	tr := tree{tie: byEndThenIDDown, weigh: endWeight}
+	order := rng.Perm(n)
+	segs := make([]*segment, n)
+	for _, i := range order {
+		start := int64(i) * int64(i) // the spread differs from node to node
+		segs[i] = &segment{start: start, end: start + int64(rng.IntN(2*i+1)), state: remotelog.CopySegmentFinished}
+		tr.put(0, start, segs[i])
+	}
+	tr.check(t)
+	depth := 0
+	for k := tr.root; k != nil; depth++ {
+		if k.kids == nil {
+			k = nil
+		} else {
+			k = k.kids[0]
+		}
+	}
+	if depth != 3 {
+		t.Fatalf("%d levels, want 3", depth)
+	}
+	there := slices.Clone(segs)
+	for round := 0; len(there) > 0; round++ {
+		for range 2000 {
+			key := rng.Int64N(n*n) - 1
+			i, found := slices.BinarySearchFunc(there, key, func(s *segment, k int64) int { return cmp.Compare(s.start, k) })
+			if found {
+				i++
+			}
+			if got, ok := tr.root.floor(key); ok != (i > 0) || ok && got.seg != there[i-1] {
+				t.Fatalf("%d entries: floor(%d) = %v, %v, want the one before %d", len(there), key, got, ok, i)
+			}
+		}
+		var rest []*segment
+		for _, s := range there {
+			if rng.IntN(3) > 0 || len(there) < 10 {
+				tr.remove(0, s.start, s)
+			} else {
+				rest = append(rest, s)
+			}
+		}
+		there = rest
+		tr.check(t)
+	}
+	if tr.root != nil {
+		t.Error("the tree is not empty")
+	}
+}
+
+// However the keys lie, floor is right: a guess that their spread misleads costs steps and nothing else.
+func TestTree_FloorOfUnevenKeys(t *testing.T) {
+	spreads := map[string]func(i int) int64{
+		"even":           func(i int) int64 { return int64(i) * 100 },
+		"all at the end": func(i int) int64 { return math.MaxInt64 - 2000 + int64(i) },
+		"doubling":       func(i int) int64 { return int64(1)<<min(i/16, 62) + int64(i%16) },
+		"one far away":   func(i int) int64 { return int64(i) + int64(i/999)*(math.MaxInt64-1000) },
+		"both ends":      func(i int) int64 { return []int64{math.MinInt64, math.MaxInt64 - 1000}[i/500] + int64(i) },
+	}
+	for name, key := range spreads {
+		t.Run(name, func(t *testing.T) {
+			tr := tree{tie: byKeyAlone}
+			keys := []int64{}
+			for i := range 1000 {
+				tr.put(0, key(i), &segment{start: key(i)})
+				keys = append(keys, key(i))
+			}
+			tr.check(t)
+			slices.Sort(keys)
+			keys = slices.Compact(keys)
+			for i, k := range keys {
+				for _, d := range []int64{-1, 0, 1} {
+					if d < 0 && k == math.MinInt64 || d > 0 && k == math.MaxInt64 {
+						continue
+					}
+					want := i
+					if d < 0 && i > 0 {
+						want--
+					}
+					if d > 0 && i+1 < len(keys) && keys[i+1] == k+1 {
+						want++
+					}
+					got, ok := tr.root.floor(k + d)
+					if ok != (d >= 0 || i > 0) || ok && got.key != keys[want] {
+						t.Fatalf("floor(%d) = %v, %v, want key %d", k+d, got.key, ok, keys[want])
+					}
+				}
+			}
+		})
+	}
+}
