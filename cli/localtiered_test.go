@@ -2,7 +2,9 @@ package cli_test
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -50,33 +52,72 @@ func TestLocalTieredStorage_EveryRecordEqualsTheTruth(t *testing.T) {
 			if len(listed) != len(logs) {
 				t.Fatalf("%d segments, the directory has %d", len(listed), len(logs))
 			}
-			first := listed[0]
-			if name == "catalog-0" { // compacted: see the package's Layout
-				first = listed[len(listed)-1]
-			}
-			from, _ := first["startOffset"].(json.Number).Int64()
+			from, _ := listed[0]["startOffset"].(json.Number).Int64()
 			last, _ := listed[len(listed)-1]["endOffset"].(json.Number).Int64()
 			checkRecords(t, must(t, append([]string{"read", "--format", "json", "--offset", itoa(from)}, at...)...).out, truth, from, last)
-			log, err := os.ReadFile(logs[0])
-			if err != nil {
-				t.Fatal(err)
-			}
-			id := strings.TrimSuffix(filepath.Base(logs[0])[21:], ".log")
-			if got := must(t, append([]string{"fetch", "--segment", id}, at...)...).out; got != string(log) {
-				t.Errorf("fetch: %d bytes that are not those of the file, %d", len(got), len(log))
-			}
-			epochs, err := os.ReadFile(strings.TrimSuffix(logs[0], ".log") + ".leader_epoch_checkpoint")
-			if err != nil {
-				t.Fatal(err)
-			}
-			if got := must(t, append([]string{"index", "--segment", id, "--type", "leader-epoch"}, at...)...).out; got != string(epochs) {
-				t.Errorf("index: %q, want %q", got, epochs)
+			for i, log := range logs {
+				checkFiles(t, at, strings.TrimSuffix(log, ".log"))
+				if end, _ := listed[i]["endOffset"].(json.Number).Int64(); i+1 < len(logs) && listed[i+1]["startOffset"] != json.Number(itoa(end+1)) {
+					t.Errorf("a segment ends at %d, the next one begins at %v", end, listed[i+1]["startOffset"])
+				}
 			}
 		})
 	}
 	if seen < 10 {
 		t.Errorf("only %d partitions were tiered", seen)
 	}
+}
+
+// checkFiles compares what fetch and index give of a segment with its files.
+func checkFiles(t *testing.T, at []string, base string) {
+	t.Helper()
+	of := append(at[:len(at):len(at)], "--segment", filepath.Base(base)[21:])
+	for ending, command := range map[string][]string{
+		".log": {"fetch"}, ".index": {"index", "--type", "offset"}, ".timeindex": {"index", "--type", "timestamp"},
+		".snapshot": {"index", "--type", "producer-snapshot"}, ".leader_epoch_checkpoint": {"index", "--type", "leader-epoch"},
+		".txnindex": {"index", "--type", "transaction"},
+	} {
+		want, err := os.ReadFile(base + ending)
+		if errors.Is(err, fs.ErrNotExist) && ending == ".txnindex" {
+			fails(t, cli.ExitFailed, []string{"no such index"}, append(command, of...)...)
+			continue
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := must(t, append(command, of...)...).out; got != string(want) {
+			t.Errorf("%v: %d bytes that are not those of the file, %d", command, len(got), len(want))
+		}
+	}
+}
+
+// A segment of which compaction left nothing is listed, fetched and read over.
+func TestLocalTieredStorage_EmptiedSegment(t *testing.T) {
+	truth, err := golden.LoadTruth("catalog-0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir, err := golden.Tiered(truth)
+	if err != nil {
+		t.Fatal(err)
+	}
+	root := t.TempDir()
+	if err := golden.CopyTree(root, os.DirFS(filepath.Dir(filepath.Dir(dir)))); err != nil {
+		t.Fatal(err)
+	}
+	logs, err := filepath.Glob(filepath.Join(root, "kafka-tiered-storage", filepath.Base(dir), "*.log"))
+	if err != nil || len(logs) != 2 {
+		t.Fatalf("%v, %v", logs, err)
+	}
+	base := strings.TrimSuffix(logs[0], ".log")
+	for _, ending := range []string{".log", ".index", ".timeindex"} {
+		if err := os.Truncate(base+ending, 0); err != nil {
+			t.Fatal(err)
+		}
+	}
+	at := []string{"--config", newTiered(t, root), "--from-store", "--topic", "catalog", "--partition", "0"}
+	checkFiles(t, at, base)
+	checkRecords(t, must(t, append([]string{"read", "--format", "json", "--offset", "0"}, at...)...).out, truth, 330, 353)
 }
 
 // Nothing is ever written there.

@@ -12,8 +12,13 @@
 // .leader_epoch_checkpoint and, where there are aborted transactions, .txnindex (LocalTieredStorage and RemoteLogSegmentFileset of
 // kafka-storage 3.9 to 4.3). The .log object is that file; .indexes is the others, one behind the other; .rsm-manifest is made of what the
 // files say. The end offset and the largest timestamp are those of the batches, the leader epochs those of the checkpoint that
-// reach into the segment, the time of the event is that of the log file. A segment of which a compaction removed the last records
-// seems to end before the next one begins: what the broker's metadata said of it is not in the files. The broker is not known (-1).
+// reach into the segment, the time of the event is that of the log file. The broker is not known (-1).
+//
+// The end of a segment of which a compaction removed the last records is not in its files. Where a segment or the next one has
+// holes, which only compaction makes, and the next one goes on in the same leader epoch, the segment ends before the next one begins,
+// as the broker recorded it: the same for a log file without a batch. Where nothing was compacted, or nothing follows, it
+// ends with its last batch, so that a segment that is missing from the directory shows as a hole. In a compacted log a missing segment
+// cannot be told from what compaction removed.
 //
 // # Consistency
 //
@@ -27,7 +32,7 @@
 //
 // # Limits
 //
-// The batches of a segment are read once in the life of the driver when its manifest is first asked for.
+// The batches of a segment are read once in the life of the driver when its manifest, or that of the segment before, is first asked for.
 //
 // # Permissions
 //

@@ -14,6 +14,7 @@ import (
 
 	"github.com/tierkit/tierkit/backends"
 	"github.com/tierkit/tierkit/manifest"
+	"github.com/tierkit/tierkit/remotelog"
 )
 
 // subdirectory is where LocalTieredStorage puts everything below the directory that it is given (LocalTieredStorage.ROOT_STORAGES_DIR_NAME).
@@ -26,8 +27,9 @@ type Driver struct {
 	root   string
 	closed atomic.Bool
 
-	mu        sync.Mutex
-	manifests map[string]described // by path of the log file
+	mu         sync.Mutex
+	partitions map[remotelog.TopicIDPartition]partition
+	contents   map[string]content // by path of the segment
 }
 
 var (
@@ -44,7 +46,7 @@ func Open(ctx context.Context, dir string) (*Driver, error) {
 		info, err := os.Stat(root)
 		switch {
 		case err == nil && info.IsDir():
-			return &Driver{root: root, manifests: make(map[string]described)}, nil
+			return &Driver{root: root, partitions: map[remotelog.TopicIDPartition]partition{}, contents: map[string]content{}}, nil
 		case err == nil:
 			return nil, backends.Errorf(backends.InvalidArgument, "%s %s is not a directory", keyRoot, root)
 		case !errors.Is(err, fs.ErrNotExist):

@@ -10,13 +10,11 @@ import (
 	"path/filepath"
 	"regexp"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/tierkit/tierkit/backends"
 	"github.com/tierkit/tierkit/chunking"
 	"github.com/tierkit/tierkit/internal/logfiles"
-	"github.com/tierkit/tierkit/internal/recordbatch"
 	"github.com/tierkit/tierkit/internal/regular"
 	"github.com/tierkit/tierkit/manifest"
 	"github.com/tierkit/tierkit/remotelog"
@@ -47,20 +45,17 @@ type file struct {
 	size int64
 }
 
-// described is a manifest, and the log file that it describes.
-type described struct {
-	size    int64
-	modTime time.Time
-	bytes   []byte
-}
-
 var (
 	directoryName = regexp.MustCompile(`^(.+)-(\d+)-([A-Za-z0-9_-]{22})$`)
 	logName       = regexp.MustCompile(`^(\d{20})-([A-Za-z0-9_-]{22})\.log$`)
 )
 
+func (d *Driver) directoryOf(tp remotelog.TopicIDPartition) string {
+	return filepath.Join(d.root, fmt.Sprintf("%s-%d-%s", tp.Topic, tp.Partition, tp.TopicID))
+}
+
 func (d *Driver) pathOf(id remotelog.SegmentID, start int64) string {
-	return filepath.Join(d.root, fmt.Sprintf("%s-%d-%s", id.Topic, id.Partition, id.TopicID), fmt.Sprintf("%020d-%s", start, id.ID))
+	return filepath.Join(d.directoryOf(id.TopicIDPartition), fmt.Sprintf("%020d-%s", start, id.ID))
 }
 
 func (s *segment) key(suffix manifest.Suffix) string {
@@ -98,21 +93,52 @@ func (d *Driver) segments(ctx context.Context) ([]segment, error) {
 		if err := ctx.Err(); err != nil {
 			return nil, err
 		}
-		files, err := os.ReadDir(filepath.Join(d.root, dir.Name()))
-		if errors.Is(err, fs.ErrNotExist) {
+		of, err := d.segmentsOf(tp)
+		if errors.Is(err, backends.NotFound) {
 			continue // deleted meanwhile
 		}
 		if err != nil {
-			return nil, failure(err)
+			return nil, err
 		}
-		for _, f := range files {
-			if s, ok := parseLog(tp, f.Name()); ok {
-				s.path = d.pathOf(s.id, s.start)
-				out = append(out, s)
-			}
-		}
+		out = append(out, of...)
 	}
 	return out, nil
+}
+
+// partition is the listing of a partition's directory, which holds until the directory changes.
+type partition struct {
+	modTime  time.Time
+	segments []segment // by start offset
+}
+
+// segmentsOf lists the segments of a partition by start offset.
+func (d *Driver) segmentsOf(tp remotelog.TopicIDPartition) ([]segment, error) {
+	path := d.directoryOf(tp)
+	info, err := os.Stat(path)
+	if err != nil {
+		return nil, failure(err)
+	}
+	d.mu.Lock()
+	known, ok := d.partitions[tp]
+	d.mu.Unlock()
+	if ok && known.modTime.Equal(info.ModTime()) {
+		return known.segments, nil
+	}
+	files, err := os.ReadDir(path) // by name, which begins with the start offset
+	if err != nil {
+		return nil, failure(err)
+	}
+	known = partition{modTime: info.ModTime()}
+	for _, f := range files {
+		if s, ok := parseLog(tp, f.Name()); ok {
+			s.path = d.pathOf(s.id, s.start)
+			known.segments = append(known.segments, s)
+		}
+	}
+	d.mu.Lock()
+	d.partitions[tp] = known
+	d.mu.Unlock()
+	return known.segments, nil
 }
 
 func parsePartition(name string) (tp remotelog.TopicIDPartition, ok bool) {
@@ -181,15 +207,9 @@ func (s *segment) indexes() (files []file, parts manifest.Indexes, err error) {
 	return files, parts, nil
 }
 
-// manifest describes a segment, once for each state of its log file.
+// manifest describes a segment.
 func (d *Driver) manifest(ctx context.Context, s segment, log fs.FileInfo) ([]byte, error) {
-	d.mu.Lock()
-	known, ok := d.manifests[s.path]
-	d.mu.Unlock()
-	if ok && known.size == log.Size() && known.modTime.Equal(log.ModTime()) {
-		return known.bytes, nil
-	}
-	m, err := s.describe(ctx, log)
+	m, err := d.describe(ctx, s, log)
 	var raw []byte
 	if err == nil {
 		raw, err = m.Marshal()
@@ -200,30 +220,37 @@ func (d *Driver) manifest(ctx context.Context, s segment, log fs.FileInfo) ([]by
 	case errors.Is(err, backends.Denied), errors.Is(err, backends.Unavailable):
 		return nil, err
 	case err != nil:
-		// Not kept: files that are missing may come. It is no manifest, so that whoever reads it passes the segment over and says why.
+		// It is no manifest, so that whoever reads it passes the segment over and says why.
 		return fmt.Appendf(nil, "{%q:%q}", "localTieredStorage", err.Error()), nil
 	}
-	d.mu.Lock()
-	d.manifests[s.path] = described{log.Size(), log.ModTime(), raw}
-	d.mu.Unlock()
 	return raw, nil
 }
 
 // describe reads a segment.
-func (s *segment) describe(ctx context.Context, log fs.FileInfo) (*manifest.Manifest, error) {
+func (d *Driver) describe(ctx context.Context, s segment, log fs.FileInfo) (*manifest.Manifest, error) {
 	_, parts, err := s.indexes()
 	if err != nil {
 		return nil, err
 	}
+	held, err := d.contentOf(ctx, s, log)
+	if err != nil {
+		return nil, err
+	}
+	checkpoint, err := s.checkpoint()
+	if err != nil {
+		return nil, err
+	}
+	end, err := d.end(ctx, s, held, checkpoint)
+	if err != nil {
+		return nil, err
+	}
 	md := remotelog.SegmentMetadata{
-		SegmentID: s.id, StartOffset: s.start, BrokerID: -1, EventTimestampMs: log.ModTime().UnixMilli(), SizeBytes: log.Size(),
-		State: remotelog.CopySegmentFinished,
+		SegmentID: s.id, StartOffset: s.start, EndOffset: end, MaxTimestampMs: held.maxTimestamp, BrokerID: -1,
+		EventTimestampMs: log.ModTime().UnixMilli(), SizeBytes: log.Size(), State: remotelog.CopySegmentFinished,
 	}
-	if err := s.batches(ctx, &md, log.Size()); err != nil {
-		return nil, err
-	}
-	if md.LeaderEpochs, err = s.epochs(md.EndOffset); err != nil {
-		return nil, err
+	if md.LeaderEpochs = epochsIn(checkpoint, s.start, end); len(md.LeaderEpochs) == 0 {
+		return nil, backends.Errorf(backends.Corrupt, "%s%s has no epoch of offsets %d to %d: %v", filepath.Base(s.path),
+			ending(remotelog.LeaderEpochIndex), s.start, end, checkpoint)
 	}
 	txn, ok := parts.Part(remotelog.TransactionIndex)
 	md.TxnIndexEmpty = !ok || txn.Size == 0
@@ -234,39 +261,8 @@ func (s *segment) describe(ctx context.Context, log fs.FileInfo) (*manifest.Mani
 	return &manifest.Manifest{Chunks: chunks, Indexes: parts, Metadata: manifest.MetadataOf(&md)}, nil
 }
 
-// batches finds the end offset and the largest timestamp, and checks every batch.
-func (s *segment) batches(ctx context.Context, md *remotelog.SegmentMetadata, size int64) error {
-	f, _, err := regular.Open(s.path + ".log")
-	if err != nil {
-		return failure(err)
-	}
-	defer f.Close()
-	md.EndOffset, md.MaxTimestampMs = -1, -1
-	for r := recordbatch.NewReader(io.LimitReader(f, size), recordbatch.ReaderOptions{}); ; {
-		if err := ctx.Err(); err != nil {
-			return err
-		}
-		b, err := r.Next()
-		if errors.Is(err, io.EOF) {
-			break
-		}
-		if err != nil {
-			return backends.Errorf(backends.Corrupt, "%s.log: %w", filepath.Base(s.path), err)
-		}
-		if b.BaseOffset < s.start || b.BaseOffset <= md.EndOffset {
-			return backends.Errorf(backends.Corrupt, "%s.log: a batch begins at offset %d, after %d", filepath.Base(s.path), b.BaseOffset, md.EndOffset)
-		}
-		md.EndOffset, md.MaxTimestampMs = b.LastOffset(), max(md.MaxTimestampMs, b.MaxTimestampMs)
-	}
-	if md.EndOffset < 0 {
-		return backends.Errorf(backends.Corrupt, "%s.log has no batch: its end offset is not known", filepath.Base(s.path))
-	}
-	return nil
-}
-
-// epochs returns the entries of the checkpoint that reach into the segment, the first one from its start on
-// (LeaderEpochFileCache.epochEntriesInRange).
-func (s *segment) epochs(end int64) ([]remotelog.LeaderEpoch, error) {
+// checkpoint reads the leader epoch checkpoint.
+func (s *segment) checkpoint() ([]remotelog.LeaderEpoch, error) {
 	name := s.path + ending(remotelog.LeaderEpochIndex)
 	f, _, err := regular.Open(name)
 	if err != nil {
@@ -281,16 +277,18 @@ func (s *segment) epochs(end int64) ([]remotelog.LeaderEpoch, error) {
 	if err != nil {
 		return nil, backends.Errorf(backends.Corrupt, "%s: %w", filepath.Base(name), err)
 	}
-	var out []remotelog.LeaderEpoch
+	return all, nil
+}
+
+// epochsIn returns the entries that reach into the segment, the first one from its start on
+// (LeaderEpochFileCache.epochEntriesInRange).
+func epochsIn(all []remotelog.LeaderEpoch, start, end int64) (out []remotelog.LeaderEpoch) {
 	for i, e := range all {
-		if e.StartOffset > end || i+1 < len(all) && all[i+1].StartOffset <= s.start {
+		if e.StartOffset > end || i+1 < len(all) && all[i+1].StartOffset <= start {
 			continue
 		}
-		e.StartOffset = max(e.StartOffset, s.start)
+		e.StartOffset = max(e.StartOffset, start)
 		out = append(out, e)
 	}
-	if len(out) == 0 {
-		return nil, backends.Errorf(backends.Corrupt, "%s has no epoch of offsets %d to %d: %s", filepath.Base(name), s.start, end, strings.TrimSpace(string(text)))
-	}
-	return out, nil
+	return out
 }
