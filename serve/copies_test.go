@@ -96,13 +96,13 @@ func TestCopy_NobodyAsksForHalfAMinute(t *testing.T) {
 			t.Fatalf("state %s, want wants", got)
 		}
 		// A file on its way is asking, too.
-		slow := &slowReader{data: string(seg.log), every: 2 * time.Second}
+		slow := &slowReader{data: string(seg.log), every: 500 * time.Millisecond} // for longer than silence
 		r := request(t, t.Context(), "PUT", seg.path()+"/files/log", nil)
 		r.Body, r.ContentLength = io.NopCloser(slow), 100
 		w := serveRequest(s, r)
 		want(t, w, 204, "")
 		if got := stateIn(t, ask(t, s, "GET", seg.path(), nil)); got != "running" {
-			t.Errorf("state %s, want running after the file came in %v", got, 200*time.Second)
+			t.Errorf("state %s, want running after the file came in %v", got, 50*time.Second)
 		}
 	})
 }

@@ -26,7 +26,11 @@ func TestHTTP_ABodyThatDoesNotComeHoldsNoAnswer(t *testing.T) {
 	almost := func(o *Options) { // all but half a second of the time for a body is over
 		o.Now = func() time.Time { return time.Now().Add(time.Second/2 - bodyTime) }
 	}
-	r := start(t, open(t, &fake{}, almost))
+	s := open(t, &fake{}, almost)
+	if err := s.Check(t.Context()); err != nil { // else it is not ready for the first second
+		t.Fatal(err)
+	}
+	r := start(t, s)
 	for _, tc := range []struct {
 		line, token string
 		status      int

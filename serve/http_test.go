@@ -17,6 +17,7 @@ import (
 	"runtime"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/tierkit/tierkit/backends/mem"
@@ -352,4 +353,25 @@ func fetchWindow(b *testing.B, c *http.Client, url string, seg *stored, from, wi
 	if err != nil || n != window {
 		b.Fatalf("%d bytes, %v", n, err)
 	}
+}
+
+// A client that sends a byte before each silence that would end a copy does not keep it alive.
+func TestSpool_AFileHasToComeOn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := open(t, &fake{}, func(o *Options) { o.DeriveLogDirs = false })
+		seg := newSegment(t, "orders", 1000)
+		ask(t, s, "POST", "/v1/copies", seg.body)
+		r := request(t, t.Context(), "PUT", seg.path()+"/files/log", nil)
+		r.Body, r.ContentLength = io.NopCloser(&slowReader{data: string(seg.log), every: silence - time.Second}), 1000
+		began := time.Now()
+		w := serveRequest(s, r)
+		if took := time.Since(began); took > 3*answerTime || w.Code == 204 {
+			t.Errorf("%d after %v", w.Code, took)
+		}
+		time.Sleep(2 * silence)
+		w = ask(t, s, "GET", seg.path(), nil)
+		if got := stateIn(t, w); got != "cancelled" {
+			t.Errorf("the copy is %s", got)
+		}
+	})
 }

@@ -58,6 +58,9 @@ func (s *Server) noContent(w http.ResponseWriter, body *sent) error {
 	return nil
 }
 
+// leastPiece is what a client has answerTime for: one that sends a byte now and then would keep a copy, and its files, for ever.
+const leastPiece = 64 << 10
+
 // sent is the body of a file on its way. Each piece counts as asking about the copy, and the end of the copy ends it, unless it is for
 // nothing anyway.
 type sent struct {
@@ -66,6 +69,9 @@ type sent struct {
 	op      *copyOp
 	r       io.Reader
 	dropped bool
+
+	since time.Time // the present window of time began
+	came  int64     // bytes in it
 }
 
 func (b *sent) Read(p []byte) (int, error) {
@@ -77,8 +83,16 @@ func (b *sent) Read(p []byte) (int, error) {
 	default:
 	}
 	b.op.asked()
-	_ = b.conn.SetReadDeadline(b.s.now().Add(answerTime)) // of a connection; tests have none
-	return b.r.Read(p)
+	if b.came >= leastPiece || b.since.IsZero() {
+		b.since, b.came = b.s.now(), 0
+		_ = b.conn.SetReadDeadline(b.since.Add(answerTime)) // of a connection; tests have none
+	}
+	if b.s.now().Sub(b.since) > answerTime {
+		return 0, fmt.Errorf("fewer than %d bytes came in %v", leastPiece, answerTime)
+	}
+	n, err := b.r.Read(p)
+	b.came += int64(n)
+	return n, err
 }
 
 // spool writes a body to a file that has no name any more once it is open: whatever becomes of this process, nothing is left.

@@ -79,7 +79,7 @@ func requestSettings() []backends.Setting {
 		{Name: keyDeadline, Type: backends.TypeDuration, Default: "2m", Min: "1s", Doc: "After how long a request, or one piece of an upload, is not tried again."},
 		{Name: keyTransfer, Type: backends.TypeDuration, Default: "1m", Min: "1s", Doc: "How long one attempt to send a piece of an upload may take."},
 		{Name: keyHeader, Type: backends.TypeDuration, Default: "30s", Min: "1ms", Doc: "How long the answer's header may take after the request was sent."},
-		{Name: keyStall, Type: backends.TypeDuration, Default: "30s", Min: "1ms", Doc: "How long no byte may move, in either direction."},
+		{Name: keyStall, Type: backends.TypeDuration, Default: "30s", Min: "1ms", Doc: "How long no byte may move, in either direction. In four times as long 1 KiB a second has to move on average: what is slower is ended too."},
 		{Name: keyConnect, Type: backends.TypeDuration, Default: "5s", Min: "1ms", Doc: "How long a connection may take."},
 		{Name: keyMaxConns, Type: backends.TypeInt, Default: "128", Min: "1", Max: "10000", Doc: "How many connections are open at the same time at most."},
 		{Name: keyCAFile, Type: backends.TypeFile, Doc: "Certificates in PEM form that are trusted beside those of the system."},

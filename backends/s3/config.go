@@ -116,7 +116,7 @@ func requestSettings() []backends.Setting {
 		{Name: keyCallTimeout, Type: backends.TypeDuration, Min: "1ms", Doc: "Bound for one call with all its attempts, up to the answer's header. Without it: none."},
 		{Name: keyTryTimeout, Type: backends.TypeDuration, Min: "1ms", Doc: "Bound for one attempt, sending included, up to the answer's header. Without it only silence ends an attempt: see the next two."},
 		{Name: keyHeader, Type: backends.TypeDuration, Default: "30s", Min: "1ms", Doc: "How long the answer's header may take after the request was sent."},
-		{Name: keyStall, Type: backends.TypeDuration, Default: "30s", Min: "1ms", Doc: "How long no byte may move, in either direction."},
+		{Name: keyStall, Type: backends.TypeDuration, Default: "30s", Min: "1ms", Doc: "How long no byte may move, in either direction. In four times as long 1 KiB a second has to move on average: what is slower is ended too."},
 		{Name: keyConnect, Type: backends.TypeDuration, Default: "5s", Min: "1ms", Doc: "How long a connection may take."},
 		{Name: keyAttempts, Type: backends.TypeInt, Default: "5", Min: "1", Max: "100", Doc: "How often a request is sent at most. Pauses between attempts grow."},
 		{Name: keyRetryDelay, Type: backends.TypeDuration, Default: "5s", Min: "1ms", Doc: "How long the pause between two attempts becomes at most."},

@@ -19,13 +19,15 @@ type Options struct {
 	MaxConns       int           // connections per host; 0: no bound
 	ConnectTimeout time.Duration // 0: 5 s
 	HeaderTimeout  time.Duration // from the request's last byte to the answer's first; 0: 30 s
-	StallTimeout   time.Duration // without a byte in either direction; 0: 30 s
+	StallTimeout   time.Duration // without a byte in either direction; four times as long has to bring leastRate on average; 0: 30 s
 	AttemptTimeout time.Duration // from the start to the answer's header; 0: none
 
 	RootCAs    *x509.CertPool // nil: those of the system
 	CAFile     string         // PEM, added to RootCAs
 	SkipVerify bool           // takes any certificate
 	Proxy      *url.URL       // http, https, socks5 or socks5h, with user and password; nil: as the environment says
+
+	Now func() time.Time // nil: time.Now
 
 	// Wrap stands between the watch and the network: metrics, faults. Nil: nothing.
 	Wrap func(http.RoundTripper) http.RoundTripper
@@ -48,6 +50,7 @@ type Transport struct {
 	stall   time.Duration
 	header  time.Duration
 	attempt time.Duration
+	now     func() time.Time
 }
 
 var _ http.RoundTripper = (*Transport)(nil)
@@ -77,7 +80,10 @@ func New(o Options) (*Transport, error) {
 	}
 	protocols := new(http.Protocols)
 	protocols.SetHTTP1(true)
-	t := &Transport{stall: or(o.StallTimeout, DefaultStallTimeout), header: or(o.HeaderTimeout, DefaultHeaderTimeout), attempt: o.AttemptTimeout}
+	t := &Transport{stall: or(o.StallTimeout, DefaultStallTimeout), header: or(o.HeaderTimeout, DefaultHeaderTimeout), attempt: o.AttemptTimeout, now: o.Now}
+	if t.now == nil {
+		t.now = time.Now //nolint:forbidigo // the one place where a clock is chosen if the caller has none
+	}
 	t.base = &http.Transport{
 		Proxy:                 proxy,
 		DialContext:           (&net.Dialer{Timeout: or(o.ConnectTimeout, DefaultConnectTimeout), KeepAlive: 30 * time.Second}).DialContext,
@@ -167,7 +173,7 @@ func (t *Transport) RoundTrip(req *http.Request) (*http.Response, error) {
 	}
 	count.Requests++
 	ctx, cancel := context.WithCancelCause(req.Context())
-	w := newWatch(t.stall, cancel)
+	w := newWatch(t.stall, t.now, cancel)
 	out := req.WithContext(ctx)
 	if req.Body != nil && req.Body != http.NoBody {
 		out.Body = &sending{ReadCloser: req.Body, w: w, tail: t.stall + t.header}

@@ -6,6 +6,7 @@ import (
 	"crypto/x509"
 	"encoding/pem"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"net/http"
@@ -15,6 +16,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"go.uber.org/goleak"
@@ -147,6 +149,84 @@ func TestStall_OfSending(t *testing.T) {
 	tr := mustNew(t, Options{StallTimeout: short, HeaderTimeout: time.Minute})
 	err := fails(t, tr, request(t, http.MethodPut, srv.URL, bytes.NewReader(make([]byte, 64<<20))))
 	wantTimeout(t, err, "no byte moved")
+}
+
+// A server that takes or gives a byte before each stall timeout holds nobody for ever; one that is only slow is left alone.
+func TestRate_NextToNothingIsAStall(t *testing.T) {
+	for _, tc := range []struct {
+		every time.Duration // a piece of 32 bytes
+		slow  bool
+	}{{29 * time.Second, true}, {25 * time.Millisecond, false}} {
+		for _, way := range []string{"send", "receive"} {
+			t.Run(fmt.Sprintf("%s every %v", way, tc.every), func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) { checkRate(t, way, tc.every, tc.slow) })
+			})
+		}
+	}
+}
+
+func checkRate(t *testing.T, way string, every time.Duration, slow bool) {
+	const size = 600 << 10
+	tr := mustNew(t, Options{Wrap: func(http.RoundTripper) http.RoundTripper {
+		return roundTripper(func(r *http.Request) (*http.Response, error) {
+			if way == "receive" {
+				return &http.Response{StatusCode: 200, ContentLength: size, Body: io.NopCloser(&drip{r.Context(), bytes.NewReader(make([]byte, size)), every})}, nil
+			}
+			for { // as a connection that takes little does
+				if _, err := r.Body.Read(make([]byte, 32)); err == io.EOF {
+					return &http.Response{StatusCode: 200, Body: http.NoBody}, nil
+				} else if err != nil {
+					return nil, err
+				}
+				if err := pause(r.Context(), every); err != nil {
+					return nil, err
+				}
+			}
+		})
+	}})
+	began := time.Now()
+	resp, err := tr.RoundTrip(request(t, http.MethodPut, "http://x.invalid", io.LimitReader(zeros{}, size)))
+	if err == nil {
+		_, err = io.Copy(io.Discard, resp.Body)
+		_ = resp.Body.Close()
+	}
+	if !slow {
+		if err != nil || time.Since(began) < rateWindow*DefaultStallTimeout {
+			t.Errorf("%v after %v, want all of it, in more time than the average is taken over", err, time.Since(began))
+		}
+		return
+	}
+	wantTimeout(t, err, "fewer than 1024 bytes a second")
+	if took := time.Since(began); took > (rateWindow+1)*DefaultStallTimeout {
+		t.Errorf("ended after %v", took)
+	}
+}
+
+func pause(ctx context.Context, d time.Duration) error {
+	select {
+	case <-time.After(d):
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+type zeros struct{}
+
+func (zeros) Read(p []byte) (int, error) { clear(p); return len(p), nil }
+
+// drip is a body that comes in small pieces.
+type drip struct {
+	ctx   context.Context
+	r     io.Reader
+	every time.Duration
+}
+
+func (d *drip) Read(p []byte) (int, error) {
+	if err := pause(d.ctx, d.every); err != nil {
+		return 0, err
+	}
+	return d.r.Read(p[:min(len(p), 32)])
 }
 
 func TestHeaderTimeout(t *testing.T) {
