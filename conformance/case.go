@@ -37,26 +37,26 @@ type Facility string
 
 // The facilities.
 const (
-	UsesDialect          Facility = "a Dialect"
-	UsesFaults           Facility = "a Dialect and a server that can be tested with faults"
+	UsesDialect          Facility = "a Dialect, which names the driver's requests"
+	UsesFaults           Facility = "a Dialect, which names the driver's requests and forges errors"
 	UsesBulkForger       Facility = "a Dialect that is a BulkForger"
 	UsesFactory          Facility = "a Factory with Settings"
-	UsesParts            Facility = "Knobs.PartBytes"
-	UsesTinyParts        Facility = "Knobs.PartBytes of 64 KiB or less"
-	UsesCheckedReads     Facility = "Knobs.CheckedReads"
-	UsesEndpoint         Facility = "Knobs.Endpoint"
-	UsesWrongCredentials Facility = "Knobs.WrongCredentials"
-	UsesNoCredentials    Facility = "Knobs.NoCredentials"
-	UsesReadOnly         Facility = "Knobs.ReadOnly"
-	UsesMissingBucket    Facility = "Knobs.MissingBucket"
-	UsesCAFile           Facility = "Knobs.CAFile"
-	UsesCredentialsFile  Facility = "Knobs.CredentialsFile"
-	UsesTokenServer      Facility = "Knobs.TokenServer"
-	UsesPlainServer      Facility = "Knobs.Endpoint and a server without TLS"
-	UsesTimeouts         Facility = "Knobs.Timeouts"
-	UsesMaxConns         Facility = "Knobs.MaxConns"
-	UsesAttempts         Facility = "Knobs.Attempts"
-	UsesRetryDelay       Facility = "Knobs.RetryDelay"
+	UsesParts            Facility = "a setting for the size of parts (Knobs.PartBytes)"
+	UsesTinyParts        Facility = "a setting for parts of 64 KiB or less (Knobs.PartBytes)"
+	UsesCheckedReads     Facility = "a setting for reads that are compared with the store's checksum (Knobs.CheckedReads)"
+	UsesEndpoint         Facility = "a setting for the server's address (Knobs.Endpoint)"
+	UsesWrongCredentials Facility = "credentials that are refused (Knobs.WrongCredentials)"
+	UsesNoCredentials    Facility = "settings without credentials (Knobs.NoCredentials)"
+	UsesReadOnly         Facility = "credentials that may only read (Knobs.ReadOnly)"
+	UsesMissingBucket    Facility = "a bucket that does not exist (Knobs.MissingBucket)"
+	UsesCAFile           Facility = "a setting for the certificates that are trusted (Knobs.CAFile)"
+	UsesCredentialsFile  Facility = "a file with credentials (Knobs.CredentialsFile)"
+	UsesTokenServer      Facility = "a store that takes tokens of the suite's own server (Knobs.TokenServer)"
+	UsesPlainServer      Facility = "a server without TLS whose address can be set (Knobs.Endpoint)"
+	UsesTimeouts         Facility = "settings for timeouts (Knobs.Timeouts)"
+	UsesMaxConns         Facility = "a setting for the number of connections (Knobs.MaxConns)"
+	UsesAttempts         Facility = "a setting for the number of attempts (Knobs.Attempts)"
+	UsesRetryDelay       Facility = "a setting for the pause between attempts (Knobs.RetryDelay)"
 )
 
 func (h *Harness) has(f Facility) bool {
@@ -100,8 +100,11 @@ func (c *Case) skips(h *Harness, p backends.Properties) string {
 		return "the driver's properties exclude it"
 	}
 	for _, f := range c.Uses {
+		if f == UsesFaults && h.NoFaults != "" {
+			return "no faults with this server: " + h.NoFaults
+		}
 		if !h.has(f) {
-			return "the harness has no " + string(f)
+			return "the suite was not given " + string(f)
 		}
 	}
 	return ""

@@ -74,7 +74,7 @@ func (f *faulty) end() {
 		f.t.Errorf("%v", err)
 	}
 	if caseT, ok := f.t.(*caseT); ok && caseT.Failed() {
-		f.t.Logf("the plan and what it saw:\n%s", f.plan)
+		f.t.Logf("the faults that the suite injected below the driver, and the requests that went through there; \"rule N\" marks those that a fault hit:\n%s", f.plan)
 	}
 	f.b.mu.Lock()
 	defer f.b.mu.Unlock()

@@ -117,7 +117,7 @@ type RawInspector interface {
 	Leftovers(ctx context.Context, namespace string, keys []string) ([]string, error)
 }
 
-// Deviation is a known, strict exception: the case must fail. If it passes, the run fails.
+// Deviation is a known, strict exception: the case must fail. If it passes, the run fails. ParseKnown reads lists of them, KnownOf has those of some servers.
 type Deviation struct {
 	Case   string // an ID, or ID/driver or ID/store for one of the two
 	Reason string
@@ -169,15 +169,9 @@ func (h Harness) complete() (Harness, error) {
 		}
 		h.Open, h.Shared = FromFactory(*h.Factory, h.Settings), true
 	}
-	known := make(map[string]bool)
-	for _, c := range Cases() {
-		known[c.ID] = true
-		for _, l := range c.levels() {
-			known[c.ID+"/"+l.String()] = true
-		}
-	}
+	cases := caseNames()
 	for _, d := range h.Deviations {
-		if !known[d.Case] || d.Reason == "" {
+		if !cases[d.Case] || d.Reason == "" {
 			return h, fmt.Errorf("the deviation %q names no case, or has no reason", d.Case)
 		}
 	}

@@ -29,6 +29,7 @@ type Result struct {
 	Detail  []string // of Fail and Deviates: what was violated, line by line
 	Log     []string // what the case noted
 	Wire    []Request
+	Again   string // of Fail: how to run it again; "": the name and the seed tell
 }
 
 // Name is what Harness.Only matches.
@@ -54,7 +55,11 @@ func (r Result) String() string {
 	for _, line := range r.Log {
 		fmt.Fprintf(&b, "  note: %s\n", strings.ReplaceAll(line, "\n", "\n    "))
 	}
-	fmt.Fprintf(&b, "  run it again: ^%s$ with seed %d\n", r.Name(), r.Seed)
+	again := r.Again
+	if again == "" {
+		again = fmt.Sprintf("^%s$ with seed %d", r.Name(), r.Seed)
+	}
+	fmt.Fprintf(&b, "  run it again: %s\n", again)
 	if n := len(r.Wire); n > 0 {
 		fmt.Fprintf(&b, "  the last %d of %d requests:\n", min(n, wireShown), n)
 		for _, q := range r.Wire[max(0, n-wireShown):] {

@@ -132,6 +132,7 @@ func Run(t *testing.T, h Harness) {
 			switch res := r.run(t.Context(), j); res.Outcome {
 			case Pass:
 			case Fail:
+				res.Again = fmt.Sprintf("go test -run '^%s$', with the Seed %d in the Harness", strings.ReplaceAll(t.Name(), "/", "$/^"), res.Seed)
 				t.Error("\n" + res.String())
 			case Skip, Deviates:
 				t.Skip(string(res.Outcome) + ": " + res.Why) //nolint:forbidigo // the suite's own kind of skip: by properties, which props/truth checks

@@ -123,12 +123,18 @@ func (root tree) Leftovers(_ context.Context, ns string, _ []string) ([]string, 
 
 func TestS3OnMinIO(t *testing.T) {
 	h := onS3(t, testbed.MinIO(t), map[string]string{"storage.s3.checksum": "crc32c"})
-	h.Deviations = []conformance.Deviation{
-		{Case: "keys/prefix-of-another", Reason: "it does not list what lies below a key that is an object itself"},
-		{Case: "keys/kafka-shape", Reason: "it keeps keys as paths of its file system, with at most 255 bytes between slashes"},
-		{Case: "props/truth-of-segments", Reason: "it keeps keys as paths of its file system, with at most 255 bytes between slashes"},
-	}
+	knownOf(t, &h, "minio")
 	suite(t, h)
+}
+
+// knownOf adds what is known of a server.
+func knownOf(t *testing.T, h *conformance.Harness, server string) {
+	t.Helper()
+	k, err := conformance.KnownOf(server)
+	if err != nil {
+		t.Fatal(err)
+	}
+	k.Apply(h)
 }
 
 // TestS3OnMinIOTLS is the part of the suite in which a certificate could matter; what is left out costs time and cannot differ.
@@ -141,17 +147,7 @@ func TestS3OnMinIOTLS(t *testing.T) {
 
 func TestS3OnSeaweedFS(t *testing.T) {
 	h := onS3(t, testbed.SeaweedFS(t), map[string]string{"storage.s3.provider": "seaweedfs"})
-	h.Deviations = []conformance.Deviation{
-		{Case: "stat/dir-like", Reason: "its directories can be read as empty objects \"a/\""},
-		{Case: "list/sorted-bytewise", Reason: "it lists directory after directory: \"a/x\" comes before \"a-b\""},
-		{Case: "list/prefix", Reason: "it takes the slashes at the end of a prefix for one, and those at its start for none"},
-		{Case: "keys/double-slash", Reason: "it makes one slash of two"},
-		{Case: "keys/trailing-slash", Reason: "a key that ends with a slash becomes a directory, without bytes"},
-		{Case: "keys/backslash", Reason: "it makes slashes of backslashes"},
-		{Case: "props/truth-of-segments", Reason: "it takes a few hundred bytes between slashes"},
-		{Case: "bucket/missing", Reason: "it makes buckets that are written to"},
-		{Case: "sum/download-corrupted", Reason: "it tells no checksum with an object that is read"},
-	}
+	knownOf(t, &h, "seaweedfs")
 	suite(t, h)
 }
 
@@ -189,7 +185,7 @@ func TestGCS(t *testing.T) {
 	bucket := srv.Bucket(t)
 	h := onGCS(srv.Endpoint, bucket)
 	h.Raw = &gcsEye{srv, t, bucket}
-	h.NoFaults = "fake-gcs-server 1.56 stores a piece of an upload twice that comes twice, and forgets finished uploads"
+	knownOf(t, &h, "fake-gcs-server")
 	suite(t, h)
 }
 
@@ -244,12 +240,13 @@ func onAzure(t *testing.T) conformance.Harness {
 	knobs.Endpoint = func(url string) map[string]string {
 		return map[string]string{"storage.azure.endpoint.url": url + "/" + testbed.AzuriteAccount}
 	}
-	return conformance.Harness{
-		Deviations: []conformance.Deviation{{Case: "cred/wrong", Reason: "it calls a wrong signature AuthorizationFailure, the service AuthenticationFailed"}},
-		Factory:    &f, Raw: azureEye(srv.Blobs(t, container)), Knobs: knobs, Dialect: dialect.Azure{}, Limits: conformance.Limits{HugeBytes: 256 << 20},
+	h := conformance.Harness{
+		Factory: &f, Raw: azureEye(srv.Blobs(t, container)), Knobs: knobs, Dialect: dialect.Azure{}, Limits: conformance.Limits{HugeBytes: 256 << 20},
 		Settings: map[string]string{
 			"storage.azure.container.name": container, "storage.azure.endpoint.url": srv.Endpoint,
 			"storage.azure.account.name": testbed.AzuriteAccount, "storage.azure.account.key": testbed.AzuriteKey,
 		},
 	}
+	knownOf(t, &h, "azurite")
+	return h
 }
