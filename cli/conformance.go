@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"net/url"
+	"os"
 	"regexp"
 	"slices"
 	"strconv"
@@ -22,15 +24,15 @@ import (
 
 // conformanceFlags are what the command line says of a run.
 type conformanceFlags struct {
-	scale, run, seed string
-	report           string
-	list             bool
+	scale, run, seed   string
+	deviations, report string
+	list               bool
 }
 
 func (a *app) conformanceCmd() *cobra.Command {
 	var f conformanceFlags
 	cmd := &cobra.Command{
-		Use:   "conformance [--scale quick|full] [--run REGEXP] [--seed N] [--report FILE.json|.md] [--list]",
+		Use:   "conformance [--scale quick|full] [--run REGEXP] [--seed N] [--deviations STORE|FILE] [--report FILE.json|.md] [--list]",
 		Short: "check that a store and its driver keep the contract, case by case, in a namespace of its own",
 		Args:  none,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -47,6 +49,7 @@ func (a *app) conformanceCmd() *cobra.Command {
 	cmd.Flags().StringVar(&f.scale, "scale", "quick", "how thorough: `SCALE` quick takes about a minute beside the store, full many")
 	cmd.Flags().StringVar(&f.run, "run", "", "only cases whose name (group/what-holds/driver or .../store) matches `REGEXP`")
 	cmd.Flags().StringVar(&f.seed, "seed", "", "repeat a run: the same `N` gives the same keys, bytes and order")
+	cmd.Flags().StringVar(&f.deviations, "deviations", "", "cases that the store is known to fail: `STORE` ("+strings.Join(conformance.KnownStores(), ", ")+") or FILE, with a case and the reason in each line")
 	cmd.Flags().StringVar(&f.report, "report", "", "write a report to `FILE`, as its name ends: .json or .md")
 	cmd.Flags().BoolVar(&f.list, "list", false, "list the cases and what they demand, and run nothing")
 	return cmd
@@ -74,10 +77,79 @@ func (f *conformanceFlags) harness() (h conformance.Harness, err error) {
 			return h, usagef("--seed: %q is no whole number above 0", f.seed)
 		}
 	}
+	known, err := f.known()
+	if err != nil {
+		return h, asUsage(fmt.Errorf("--deviations: %w", err))
+	}
+	known.Apply(&h)
 	if f.report != "" && !strings.HasSuffix(f.report, ".json") && !strings.HasSuffix(f.report, ".md") {
 		return h, usagef("--report: %s ends neither with .json nor with .md", f.report)
 	}
 	return h, nil
+}
+
+// known reads the list of deviations. The name of a store that has one goes before that of a file; a file of that name is ./minio.
+func (f *conformanceFlags) known() (conformance.Known, error) {
+	if f.deviations == "" || slices.Contains(conformance.KnownStores(), f.deviations) {
+		if f.deviations == "" {
+			return conformance.Known{}, nil
+		}
+		return conformance.KnownOf(f.deviations)
+	}
+	info, err := os.Stat(f.deviations)
+	switch {
+	case errors.Is(err, os.ErrNotExist):
+		return conformance.Known{}, fmt.Errorf("%s is no file, and none of the stores with a list: %s", f.deviations, strings.Join(conformance.KnownStores(), ", "))
+	case err != nil:
+		return conformance.Known{}, err
+	case !info.Mode().IsRegular(): // a pipe would be waited for
+		return conformance.Known{}, fmt.Errorf("%s is %s, not a file", f.deviations, kindOf(info.Mode()))
+	}
+	text, err := os.ReadFile(f.deviations)
+	if err != nil {
+		return conformance.Known{}, err
+	}
+	known, err := conformance.ParseKnown(string(text))
+	if err != nil {
+		err = fmt.Errorf("%s: %w", f.deviations, err)
+	}
+	return known, err
+}
+
+// kindOf is what stands at a path in place of a file.
+func kindOf(m os.FileMode) string {
+	switch {
+	case m.IsDir():
+		return "a directory"
+	case m&os.ModeNamedPipe != 0:
+		return "a named pipe"
+	case m&os.ModeSocket != 0:
+		return "a socket"
+	}
+	return "a device"
+}
+
+// again is the command line that runs a case once more.
+func (f *conformanceFlags) again(a *app, name string, seed uint64) string {
+	args := []string{a.Program, "conformance", "--config", quoted(a.config)}
+	if f.scale != "quick" {
+		args = append(args, "--scale", f.scale)
+	}
+	if f.deviations != "" {
+		args = append(args, "--deviations", quoted(f.deviations))
+	}
+	return strings.Join(append(args, "--run", "'^"+name+"$'", "--seed", strconv.FormatUint(seed, 10)), " ")
+}
+
+// quoted is a word as a shell takes it.
+func quoted(s string) string {
+	plain := func(r rune) bool {
+		return r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune("/._-+,:@%=", r)
+	}
+	if s != "" && !strings.ContainsFunc(s, func(r rune) bool { return !plain(r) }) {
+		return s
+	}
+	return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'"
 }
 
 // levels are those that a case runs on.
@@ -154,7 +226,7 @@ func (a *app) target(ctx context.Context, h *conformance.Harness) error {
 		return err
 	}
 	h.Knobs = conformance.KnobsOf(choice.Factory)
-	h.Dialect = dialectOf(choice)
+	a.suite(h, choice)
 	return a.reachable(ctx, choice)
 }
 
@@ -190,17 +262,30 @@ func (a *app) resolved(table []backends.Setting, all map[string]string) (map[str
 	return out, nil
 }
 
-// dialectOf knows the protocols of the built-in drivers. A driver without one is HTTP of an unknown kind: cases about its requests are skipped.
-func dialectOf(c *backends.Choice) conformance.Dialect {
+// suite completes the harness by what the command was made with, or by what is known of a built-in driver.
+func (a *app) suite(h *conformance.Harness, c *backends.Choice) {
+	if complete := a.Conformance[c.Factory.Name]; complete != nil {
+		complete(h)
+		return
+	}
 	switch c.Factory.Name {
 	case "s3":
-		return dialect.S3{VirtualHost: c.Config.String("storage.s3.endpoint.url") == "" && !c.Config.Bool("storage.s3.path.style.access.enabled")}
+		h.Dialect = dialect.S3{VirtualHost: c.Config.String("storage.s3.endpoint.url") == "" && !c.Config.Bool("storage.s3.path.style.access.enabled")}
 	case "gcs":
-		return dialect.GCS{}
+		h.Dialect = dialect.GCS{}
 	case "azure":
-		return dialect.Azure{}
+		h.Dialect = dialect.Azure{}
+		h.Knobs.Endpoint = behind(h.Knobs.Endpoint, c.Config.String("storage.azure.endpoint.url"))
 	}
-	return nil
+}
+
+// behind keeps the path of a URL in those that take its place: the account is in Azurite's.
+func behind(endpoint func(string) map[string]string, at string) func(string) map[string]string {
+	u, err := url.Parse(at)
+	if endpoint == nil || err != nil || u.Path == "" {
+		return endpoint
+	}
+	return func(url string) map[string]string { return endpoint(url + u.Path) }
 }
 
 // conformance runs the suite.
@@ -216,12 +301,16 @@ func (a *app) conformance(ctx context.Context, h conformance.Harness, f *conform
 	if h.Only != nil {
 		names = slices.DeleteFunc(names, func(name string) bool { return !h.Only.MatchString(name) })
 	}
-	r := &conformanceReport{Driver: h.Factory.Name, Version: a.Version, Config: a.config, Scale: f.scale, Run: f.run, Started: a.Now().UTC(), now: a.Now}
+	r := &conformanceReport{Driver: h.Factory.Name, Version: a.version.Version, Config: a.config, Scale: f.scale, Run: f.run, Started: a.Now().UTC(), now: a.Now}
+	r.Deviations, r.Cases, r.Summary.Seed = f.deviations, len(names), h.Seed
 	p := a.newProgress()
 	p.show("opening %s", r.Driver)
 	err = conformance.Report(ctx, h, func(res conformance.Result) {
 		if ctx.Err() != nil && res.Outcome == conformance.Fail {
 			return // it was ended in the middle
+		}
+		if res.Outcome == conformance.Fail {
+			res.Again = f.again(a, res.Name(), res.Seed)
 		}
 		r.add(res)
 		p.clear()
@@ -258,11 +347,30 @@ func (a *app) verdict(r *conformanceReport) error {
 		return a.printJSON(map[string]any{"summary": r.Summary})
 	}
 	s := r.Summary
-	text := fmt.Sprintf("%s: %d passed, %d failed, %d skipped in %s (scale %s, seed %d)\n", r.Driver, s.Passed, s.Failed, s.Skipped, time.Duration(s.Seconds*float64(time.Second)).Round(100*time.Millisecond), r.Scale, s.Seed)
+	text := fmt.Sprintf("%s: %d passed, %d failed, %s%d skipped%s in %s (scale %s, seed %d)\n", r.Driver, s.Passed, s.Failed, deviating(s.Deviating), s.Skipped, notRun(s.NotRun), time.Duration(s.Seconds*float64(time.Second)).Round(100*time.Millisecond), r.Scale, s.Seed)
+	for i := range r.Results {
+		if res := &r.Results[i]; res.Outcome == string(conformance.Deviates) {
+			text += fmt.Sprintf("  known: %s/%s: %s\n", res.Case, res.Level, printable(res.Why))
+		}
+	}
 	for _, why := range slices.Sorted(maps.Keys(s.SkippedBecause)) {
 		text += fmt.Sprintf("  %d skipped: %s\n", s.SkippedBecause[why], why)
 	}
 	return a.printf("%s", text)
+}
+
+func deviating(n int) string {
+	if n == 0 {
+		return ""
+	}
+	return fmt.Sprintf("%d known to fail, ", n)
+}
+
+func notRun(n int) string {
+	if n == 0 {
+		return ""
+	}
+	return fmt.Sprintf(", %d not run", n)
 }
 
 // printableLines is printable for a text of several lines.

@@ -1,12 +1,9 @@
 package cli
 
 import (
-	"bytes"
 	"encoding/json"
-	"fmt"
 	"os"
 	"path/filepath"
-	"strings"
 	"time"
 
 	"github.com/tierkit/tierkit/conformance"
@@ -14,15 +11,17 @@ import (
 
 // conformanceReport is a run of the suite: the JSON shape of --report FILE.json.
 type conformanceReport struct {
-	Driver  string             `json:"driver"`
-	Version string             `json:"version"` // of tierkit
-	Config  string             `json:"config"`
-	Scale   string             `json:"scale"`
-	Run     string             `json:"run"` // "": all cases, else only those that match
-	Started time.Time          `json:"started"`
-	Ended   string             `json:"ended"` // "", or why the run ended before its end
-	Summary conformanceSummary `json:"summary"`
-	Results []caseResultJSON   `json:"results"`
+	Driver     string             `json:"driver"`
+	Version    string             `json:"version"` // of tierkit
+	Config     string             `json:"config"`
+	Scale      string             `json:"scale"`
+	Run        string             `json:"run"`        // "": all cases, else only those that match
+	Deviations string             `json:"deviations"` // what --deviations said
+	Cases      int                `json:"cases"`      // those that were to be run, each level for itself
+	Started    time.Time          `json:"started"`
+	Ended      string             `json:"ended"` // "", or why the run ended before its end
+	Summary    conformanceSummary `json:"summary"`
+	Results    []caseResultJSON   `json:"results"`
 
 	now func() time.Time
 }
@@ -32,6 +31,7 @@ type conformanceSummary struct {
 	Failed         int            `json:"failed"`
 	Deviating      int            `json:"deviating"`
 	Skipped        int            `json:"skipped"`
+	NotRun         int            `json:"notRun"` // the run ended before, or in the middle of them
 	SkippedBecause map[string]int `json:"skippedBecause"`
 	Seconds        float64        `json:"seconds"`
 	Seed           uint64         `json:"seed"`
@@ -47,7 +47,7 @@ type caseResultJSON struct {
 	Why      string        `json:"why,omitempty"`
 	Violated []string      `json:"violated,omitempty"`
 	Notes    []string      `json:"notes,omitempty"`
-	Again    string        `json:"again,omitempty"` // the arguments that run it again
+	Again    string        `json:"again,omitempty"` // the command line that runs it again
 	Requests []requestJSON `json:"requests,omitempty"`
 }
 
@@ -70,7 +70,7 @@ func caseResultOf(r conformance.Result) caseResultJSON {
 	if r.Outcome != conformance.Fail {
 		return out
 	}
-	out.Notes, out.Again = r.Log, fmt.Sprintf("--run '^%s$' --seed %d", r.Name(), r.Seed)
+	out.Notes, out.Again = r.Log, r.Again
 	for _, q := range r.Wire {
 		out.Requests = append(out.Requests, requestJSON{seconds(q.At), q.Method, q.URL, q.Step, q.Status, q.Err, q.Sent, q.Got})
 	}
@@ -99,95 +99,11 @@ func (r *conformanceReport) add(res conformance.Result) {
 
 func (r *conformanceReport) end(err error) {
 	r.Summary.Seconds = seconds(r.now().Sub(r.Started))
+	r.Summary.NotRun = r.Cases - len(r.Results)
 	if err != nil {
 		r.Ended = err.Error()
 	}
 }
-
-// markdown is the report for people who have not seen the code: what failed comes first, with everything that is needed to understand it.
-func (r *conformanceReport) markdown() []byte {
-	var b bytes.Buffer
-	s := r.Summary
-	fmt.Fprintf(&b, "# Conformance of driver %s\n\n", r.Driver)
-	verdict := "keeps the contract"
-	switch {
-	case s.Failed > 0:
-		verdict = "does not keep the contract"
-	case r.Ended != "":
-		verdict = "was not checked to the end: " + oneLineMarkdown(r.Ended)
-	case r.Run != "":
-		verdict = "keeps what was checked, a part of the contract,"
-	}
-	fmt.Fprintf(&b, "The driver **%s** with the store of this configuration. ", verdict)
-	fmt.Fprintf(&b, "Each case below stands for one sentence of the contract of tierkit's package `backends`.\n\n")
-	fmt.Fprintf(&b, "| | |\n| --- | --- |\n")
-	cases := "all"
-	if r.Run != "" {
-		cases = "those that match `" + r.Run + "`"
-	}
-	for _, row := range [][2]string{
-		{"tierkit", r.Version}, {"configuration", r.Config}, {"started", r.Started.Format(time.RFC3339)}, {"took", fmt.Sprintf("%.1f s", s.Seconds)},
-		{"scale", r.Scale}, {"cases", cases}, {"seed", fmt.Sprint(s.Seed)}, {"passed", fmt.Sprint(s.Passed)}, {"failed", fmt.Sprint(s.Failed)}, {"skipped", fmt.Sprint(s.Skipped)},
-	} {
-		fmt.Fprintf(&b, "| %s | %s |\n", row[0], cellMarkdown(row[1]))
-	}
-	for i := range r.Results {
-		if res := &r.Results[i]; res.Outcome == string(conformance.Fail) {
-			res.markdown(&b, r.Config)
-		}
-	}
-	b.WriteString("\n## The cases\n\n| case | outcome | seconds | what must hold |\n| --- | --- | --- | --- |\n")
-	for i := range r.Results {
-		res := &r.Results[i]
-		outcome := res.Outcome
-		if res.Why != "" {
-			outcome += ": " + res.Why
-		}
-		fmt.Fprintf(&b, "| %s/%s | %s | %.2f | %s |\n", res.Case, res.Level, cellMarkdown(outcome), res.Seconds, cellMarkdown(res.Rule))
-	}
-	return b.Bytes()
-}
-
-// markdown is one failure.
-func (r *caseResultJSON) markdown(b *bytes.Buffer, config string) {
-	fmt.Fprintf(b, "\n## Failed: %s/%s\n\n**What must hold:** %s\n\n**What was violated:**\n\n%s\n", r.Case, r.Level, r.Rule, block(r.Violated))
-	if len(r.Notes) > 0 {
-		fmt.Fprintf(b, "\n**Notes of the case:**\n\n%s\n", block(r.Notes))
-	}
-	fmt.Fprintf(b, "\n**Run it again:** `tierkit conformance --config %s %s`\n", config, r.Again)
-	if len(r.Requests) == 0 {
-		return
-	}
-	b.WriteString("\n**The requests on the wire**, each attempt and those of the clean-up too: seconds since the case began, request, what it was for, bytes sent, status, bytes received.\n\n")
-	var lines []string
-	for _, q := range r.Requests {
-		answer := fmt.Sprintf("%d, got %d", q.Status, q.Got)
-		if q.Error != "" {
-			answer = "no answer: " + q.Error
-		}
-		step := ""
-		if q.Step != "" {
-			step = "[" + q.Step + "]  "
-		}
-		lines = append(lines, fmt.Sprintf("%8.3f  %-6s %s  %ssent %d -> %s", q.AtSeconds, q.Method, q.URL, step, q.Sent, answer))
-	}
-	b.WriteString(block(lines) + "\n")
-}
-
-// block is text as it is, whatever it holds.
-func block(lines []string) string {
-	var b strings.Builder
-	for _, line := range lines {
-		for part := range strings.SplitSeq(line, "\n") {
-			b.WriteString("    " + printable(part) + "\n")
-		}
-	}
-	return strings.TrimSuffix(b.String(), "\n")
-}
-
-func cellMarkdown(s string) string { return strings.ReplaceAll(oneLineMarkdown(s), "|", `\|`) }
-
-func oneLineMarkdown(s string) string { return printable(strings.Join(strings.Fields(s), " ")) }
 
 // reportFile is where a report goes. It is opened before the run, which takes its time.
 type reportFile struct {
@@ -198,6 +114,10 @@ type reportFile struct {
 func openReport(path string) (*reportFile, error) {
 	if path == "" {
 		return &reportFile{}, nil
+	}
+	info, err := os.Stat(path)
+	if err == nil && !info.Mode().IsRegular() { // a pipe would be waited for, and can be neither emptied nor synced
+		return nil, usagef("--report: %s is %s; name a file, and read it when the run is over", path, kindOf(info.Mode()))
 	}
 	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE, 0o666)
 	if err != nil {

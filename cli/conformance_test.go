@@ -4,11 +4,13 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"fmt"
 	"io"
 	"os"
 	"path/filepath"
 	"strings"
 	"sync/atomic"
+	"syscall"
 	"testing"
 
 	"github.com/tierkit/tierkit/backends"
@@ -145,6 +147,78 @@ func TestConformance_AFailureIsExplained(t *testing.T) {
 	}
 }
 
+// A store that is known to fail a case is not the driver's fault; a list that is no longer true is a failure.
+func TestConformance_Deviations(t *testing.T) {
+	reg := vendor(t, new(mem.Space), liar{closesBody: true})
+	list := filepath.Join(t.TempDir(), "known.txt")
+	config := liarFile(t)
+	try := func(text, report string) result {
+		t.Helper()
+		if err := os.WriteFile(list, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return runWith(t.Context(), reg, "conformance", "--config", config, "--run", "^put/(does-not-close-body|one-byte)/driver$", "--seed", "5", "--deviations", list, "--report", report)
+	}
+	report := filepath.Join(t.TempDir(), "out.md")
+	r := try("# of a lie\nput/does-not-close-body it closes bodies\n", report)
+	if r.code != cli.ExitOK || !strings.Contains(r.out, "1 passed, 0 failed, 1 known to fail, 0 skipped") || !strings.Contains(r.out, "known: put/does-not-close-body/driver: it closes bodies") {
+		t.Errorf("exit code %d: %s%s", r.code, r.out, r.err)
+	}
+	if text, err := os.ReadFile(report); err != nil || !strings.Contains(string(text), "| put/does-not-close-body/driver | Put never closes the body. | it closes bodies |") {
+		t.Errorf("the report does not tell of it: %v\n%s", err, text)
+	}
+	r = try("put/does-not-close-body it closes bodies\nput/one-byte it loses it\n", report)
+	if r.code != cli.ExitFailed || !strings.Contains(r.out, "the case passes, but is listed as a deviation") || !strings.Contains(r.out, "--deviations "+list+" --run '^put/one-byte/driver$' --seed 5") {
+		t.Errorf("a list that is not true: exit code %d: %s%s", r.code, r.out, r.err)
+	}
+	if r := try("put/one-bite it loses it\n", report); r.code != cli.ExitUsage || !strings.Contains(r.err, "line 1: there is no case put/one-bite") {
+		t.Errorf("a case that there is not: exit code %d: %s", r.code, r.err)
+	}
+}
+
+// What a vendor says of the driver is used: the dialect brings the cells of the matrix of faults.
+func TestConformance_AVendorCompletesTheHarness(t *testing.T) {
+	var seen map[string]string
+	complete := map[string]func(*conformance.Harness){"liar": func(h *conformance.Harness) {
+		seen = h.Settings
+		h.Knobs.MissingBucket = map[string]string{"storage.liar.name": "none"}
+		h.NoFaults = "nobody may"
+	}, "fs": nil}
+	var out, errs bytes.Buffer
+	code := cli.Run(t.Context(), []string{"conformance", "--config", liarFile(t), "--run", "^bucket/missing/driver$", "--json"}, vendor(t, new(mem.Space), liar{}), cli.Stdio{
+		In: strings.NewReader(""), Out: &out, Err: &errs, Conformance: complete, Program: "tierkit-liar",
+		LookupEnv: func(string) (string, bool) { return "planted", true },
+	})
+	got := lines(t, out.String())
+	if code != cli.ExitFailed || got[0]["outcome"] != "fail" || seen["storage.liar.secret"] != "planted" { // it was run, on a driver that knows no buckets
+		t.Errorf("exit code %d: %v, settings %v\n%s", code, got, seen, errs.String())
+	}
+	if again := fmt.Sprint(got[0]["again"]); !strings.HasPrefix(again, "tierkit-liar conformance --config ") || !strings.Contains(again, " --run '^bucket/missing/driver$' --seed ") {
+		t.Errorf("again: %s", again)
+	}
+}
+
+// A pipe in the place of the report would be waited for.
+func TestConformance_TheReportIsAFile(t *testing.T) {
+	pipe := filepath.Join(t.TempDir(), "pipe.json")
+	if err := syscall.Mkfifo(pipe, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	dir := filepath.Join(t.TempDir(), "dir.md")
+	if err := os.Mkdir(dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	config := liarFile(t)
+	for args, want := range map[[2]string]string{
+		{"--report", pipe}: "is a named pipe", {"--report", dir}: "is a directory", {"--deviations", pipe}: "is a named pipe", {"--deviations", dir}: "is a directory",
+	} {
+		r := runWith(t.Context(), vendor(t, new(mem.Space), liar{}), "conformance", "--config", config, args[0], args[1])
+		if r.code != cli.ExitUsage || !strings.Contains(r.err, args[0]+": ") || !strings.Contains(r.err, want) {
+			t.Errorf("%v: exit code %d: %s", args, r.code, r.err)
+		}
+	}
+}
+
 func TestConformance_JSON(t *testing.T) {
 	r := runWith(t.Context(), vendor(t, new(mem.Space), liar{}), "conformance", "--config", liarFile(t), "--json", "--run", "^get/whole/")
 	all := lines(t, r.out)
@@ -204,6 +278,7 @@ func TestConformance_Usage(t *testing.T) {
 		{"--run: ", []string{"--config", config, "--run", "("}},
 		{"no case matches", []string{"--config", config, "--run", "^nothing$"}},
 		{"--seed: ", []string{"--config", config, "--seed", "-1"}},
+		{"minio", []string{"--config", config, "--deviations", "minnow"}},
 		{"--report: ", []string{"--config", config, "--report", "out.pdf"}},
 		{"--report: ", []string{"--config", config, "--report", filepath.Join(t.TempDir(), "none", "out.md")}},
 		{"storage.rooot", []string{"--config", propertiesFile(t, "storage.backend=fs", "storage.rooot=/x")}},

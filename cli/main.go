@@ -6,20 +6,37 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
+	"path/filepath"
 	"runtime/debug"
 	"sync/atomic"
 	"syscall"
 
 	"github.com/tierkit/tierkit/backends"
+	"github.com/tierkit/tierkit/conformance"
 )
+
+// Options are what a vendor's command is made of.
+type Options struct {
+	Drivers []backends.Factory
+
+	// Conformance has, by the name of a driver, what `conformance` cannot find out by itself: it completes a Harness that has the Factory, the Settings of
+	// the configuration file, the Prefix and the Knobs of KnobsOf. Above all it sets the Dialect, without which an HTTP driver is not tested with faults. The
+	// built-in drivers need none.
+	Conformance map[string]func(h *conformance.Harness)
+}
 
 // Main is the command with these drivers, as a whole process: its arguments, standard streams and signals. What it returns is the exit code. The main of
 // a vendor is this one call, with the vendor's own driver among the built-in ones:
 //
-//	func main() { os.Exit(cli.Main(fs.Factory(), s3.Factory(), acme.Factory())) }
-func Main(drivers ...backends.Factory) int {
+//	func main() {
+//		os.Exit(cli.Main(cli.Options{
+//			Drivers:     []backends.Factory{acme.Factory(), fs.Factory(), s3.Factory()},
+//			Conformance: map[string]func(*conformance.Harness){"acme": suite.Complete},
+//		}))
+//	}
+func Main(o Options) int {
 	reg := new(backends.Registry)
-	for _, f := range drivers {
+	for _, f := range o.Drivers {
 		if err := reg.Register(f); err != nil {
 			fmt.Fprintln(os.Stderr, "tierkit:", err)
 			return ExitFailed
@@ -39,7 +56,7 @@ func Main(drivers ...backends.Factory) int {
 	// Ignored, the signal ends nobody, and a write is told: of a socket to who writes to it, of standard output to the command.
 	signal.Ignore(syscall.SIGPIPE)
 	return Run(ctx, os.Args[1:], reg, Stdio{
-		In: os.Stdin, Out: &watched{os.Stdout, cancel}, Err: os.Stderr, Version: version(),
+		In: os.Stdin, Out: &watched{os.Stdout, cancel}, Err: os.Stderr, Program: filepath.Base(os.Args[0]), Build: build(), Conformance: o.Conformance,
 		LookupEnv:   os.LookupEnv, //nolint:forbidigo // this is main
 		HoldSignals: func() { held.Store(true) },
 	})
@@ -72,10 +89,8 @@ func (w *watched) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// version is the module's version as the go command recorded it.
-func version() string {
-	if bi, ok := debug.ReadBuildInfo(); ok && bi.Main.Version != "" {
-		return bi.Main.Version
-	}
-	return "devel"
+// build is what the go command recorded of this program.
+func build() *debug.BuildInfo {
+	bi, _ := debug.ReadBuildInfo()
+	return bi
 }

@@ -7,6 +7,7 @@ import (
 	"io"
 	"io/fs"
 	"log/slog"
+	"runtime/debug"
 	"strconv"
 	"strings"
 	"syscall"
@@ -15,6 +16,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/tierkit/tierkit/backends"
+	"github.com/tierkit/tierkit/conformance"
 	"github.com/tierkit/tierkit/remotelog"
 )
 
@@ -33,7 +35,10 @@ type Stdio struct {
 	Out, Err  io.Writer
 	LookupEnv func(string) (string, bool) // os.LookupEnv, for secrets of the form env:NAME; nil: they are refused
 	Now       func() time.Time            // nil: time.Now
-	Version   string                      // shown by --version; "" is "devel"
+	Program   string                      // by what name it was started; "" is "tierkit"
+	Build     *debug.BuildInfo            // what the command `version` shows; nil: not known
+	// Conformance is that of Options.
+	Conformance map[string]func(h *conformance.Harness)
 	// HoldSignals is called by a command that decides for itself when a signal ends it: from then on signals that come again must not end
 	// the process. Nil: it is not told.
 	HoldSignals func()
@@ -77,23 +82,25 @@ type app struct {
 	// global flags
 	config string
 	json   bool
+
+	version versionJSON
 }
 
 func newApp(reg *backends.Registry, std Stdio) *app {
 	if std.Now == nil {
 		std.Now = time.Now //nolint:forbidigo // the default of the injected clock
 	}
-	if std.Version == "" {
-		std.Version = "devel"
+	if std.Program == "" {
+		std.Program = "tierkit"
 	}
-	return &app{Stdio: std, registry: reg, log: slog.New(&lineHandler{w: std.Err})}
+	return &app{Stdio: std, registry: reg, log: slog.New(&lineHandler{w: std.Err}), version: versionOf(std.Build)}
 }
 
 func (a *app) root() *cobra.Command {
 	root := &cobra.Command{
 		Use:           "tierkit",
 		Short:         "Kafka tiered storage (KIP-405): copy, list, read, check and delete remote log segments",
-		Version:       a.Version,
+		Version:       a.version.Version,
 		SilenceErrors: true,
 		SilenceUsage:  true,
 		Args:          cobra.ArbitraryArgs,
@@ -116,7 +123,7 @@ func (a *app) root() *cobra.Command {
 	root.PersistentFlags().BoolVar(&a.json, "json", false, "print one JSON object per line")
 	for _, c := range []*cobra.Command{
 		a.demoCmd(), a.copyCmd(), a.lsCmd(), a.fetchCmd(), a.indexCmd(), a.readCmd(), a.deleteCmd(), a.inspectCmd(), a.metadataCmd(),
-		a.serveCmd(), a.doctorCmd(), a.conformanceCmd(), a.configCmd(),
+		a.serveCmd(), a.doctorCmd(), a.conformanceCmd(), a.configCmd(), a.versionCmd(),
 	} {
 		root.AddCommand(c)
 	}

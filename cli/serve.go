@@ -163,7 +163,7 @@ func (a *app) serve(ctx context.Context, listen string) (err error) {
 	if err := d.open(ctx, token); err != nil {
 		return err
 	}
-	d.log.Info("the API is ready", "address", d.at.API.Addr().String(), "tls", d.at.TLS != nil, "broker", d.broker, "version", a.Version)
+	d.log.Info("the API is ready", "address", d.at.API.Addr().String(), "tls", d.at.TLS != nil, "broker", d.broker, "version", a.version.Version)
 	return d.server.Serve(ctx, d.at)
 }
 
@@ -187,7 +187,7 @@ func (d *daemon) open(ctx context.Context, token string) (err error) {
 	d.server, err = serve.Open(ctx, serve.Options{
 		Segments: d.segments, Token: token, StateDir: d.config.StateDir, BrokerID: d.broker,
 		LogDirs: d.logDirs, DeriveLogDirs: d.how == serve.Supervised && d.logDirs == nil, Probe: store.Probe,
-		ChunkBytes: int64(c.ChunkBytes), MaxCustomBytes: d.custom, Metrics: handler, Version: d.app.Version, Logger: d.log,
+		ChunkBytes: int64(c.ChunkBytes), MaxCustomBytes: d.custom, Metrics: handler, Version: d.app.version.Version, Logger: d.log,
 		Hooks: d.calls.Hooks(), Now: d.app.Now,
 	})
 	if err != nil {

@@ -97,7 +97,7 @@ func (a *app) supervised(ctx context.Context, stop context.CancelCauseFunc) (err
 	if !ok {
 		return fmt.Errorf("listening on %v, which has no port", d.at.API.Addr())
 	}
-	line := startLine{Port: addr.Port, Version: a.Version, Deletes: serve.DeletesDir(d.config.StateDir, d.broker), Warnings: d.warnings}
+	line := startLine{Port: addr.Port, Version: a.version.Version, Deletes: serve.DeletesDir(d.config.StateDir, d.broker), Warnings: d.warnings}
 	if err := a.printStart(line); err != nil {
 		return err
 	}

@@ -1,5 +1,5 @@
 // Command tierkit is the storage side of Kafka tiered storage on the command line, with the built-in drivers. A vendor's main is
-// this one with one more factory: see docs/writing-a-driver.md.
+// this one with one more driver: see docs/writing-a-driver.md.
 package main
 
 import (
@@ -16,7 +16,7 @@ import (
 
 func main() { os.Exit(run()) }
 
-func run() int { return cli.Main(drivers()...) }
+func run() int { return cli.Main(cli.Options{Drivers: drivers()}) }
 
 func drivers() []backends.Factory {
 	return []backends.Factory{fs.Factory(), s3.Factory(), gcs.Factory(), azure.Factory(), localtiered.Factory()}

@@ -34,7 +34,7 @@ const (
 // where the clean sources are, by the first part of an Edit's file.
 func where(pkg string) string {
 	switch pkg {
-	case "acme", "acmeserver":
+	case "acme", "acmeserver", "suite":
 		return "examples/driver-acme/" + pkg
 	}
 	return "backends/" + pkg
@@ -137,17 +137,11 @@ func (o *overlay) subject(id string, edits []Edit) {
 		server = o.copied(id, "acmeserver", of["acmeserver"], nil)
 	}
 	o.main = append(o.main, fmt.Sprintf("%s %q", alias, o.copied(id, "acme", of["acme"], imports)), fmt.Sprintf("%ss %q", alias, server))
-	o.body = append(o.body, fmt.Sprintf(`%q: runner.HTTP(%s.Factory(), func() http.Handler { return %ss.New(%ss.Options{}) }, acmedialect.New()),`, id, alias, alias, alias))
-}
-
-// dialect makes a package of the example's test file.
-func (o *overlay) dialect() {
-	data, err := os.ReadFile(filepath.Join(o.root, "examples/driver-acme/acme/dialect_test.go"))
-	if err != nil {
-		o.t.Fatal(err)
-	}
-	text := strings.Replace(string(data), "package acme_test", "package acmedialect", 1)
-	o.add(path.Join(here, "gen/acmedialect/dialect.go"), text+"\n// New returns it.\nfunc New() fault.Dialect { return dialect{} }\n")
+	o.body = append(o.body, fmt.Sprintf(`%q: runner.HTTP(%s.Factory(), func() http.Handler {
+		s := %ss.New(%ss.Options{})
+		s.Trust("conformance")
+		return s
+	}, suite.Access{Reader: "reader:reader-secret", Trusted: true}.Complete),`, id, alias, alias, alias))
 }
 
 const (
@@ -165,7 +159,7 @@ func build(t *testing.T, all []Mutant) (program string) {
 	}
 	dir := t.TempDir()
 	o := &overlay{t: t, root: base, dir: dir, file: map[string]string{}}
-	o.dialect()
+	suite := o.copied(cleanHTTP, "suite", nil, nil)
 	o.subject(cleanMemory, nil)
 	o.subject(cleanHTTP, nil)
 	for _, m := range all {
@@ -176,7 +170,7 @@ func build(t *testing.T, all []Mutant) (program string) {
 	}
 	slices.Sort(o.main)
 	o.add(path.Join(here, "gen/main.go"), "package main\n\nimport (\n\t\"net/http\"\n\t\"os\"\n\t\"time\"\n\n\t\""+module+"/backends\"\n\t\""+module+"/"+here+"/runner\"\n\t\""+
-		module+"/"+here+"/gen/acmedialect\"\n"+strings.Join(o.main, "\n")+
+		suite+"\"\n"+strings.Join(o.main, "\n")+
 		"\n)\n\nfunc main() {\n\tos.Exit(runner.Main(map[string]runner.Subject{\n"+strings.Join(o.body, "\n")+"\n}, os.Args[1:]))\n}\n")
 	data, err := json.Marshal(map[string]any{"Replace": o.file})
 	if err != nil {

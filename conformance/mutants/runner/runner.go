@@ -44,19 +44,19 @@ func Memory(space func() Client) Subject {
 	}
 }
 
-// HTTP is the driver of the example with its server.
-func HTTP(f backends.Factory, server func() http.Handler, d conformance.Dialect) Subject {
+// HTTP is the driver of the example with its server. complete is what a vendor's command would do.
+func HTTP(f backends.Factory, server func() http.Handler, complete func(*conformance.Harness)) Subject {
 	return func() (conformance.Harness, func()) {
 		srv := httptest.NewServer(server())
-		knobs := conformance.KnobsOf(f)
-		knobs.WrongCredentials = map[string]string{"storage.acme.secret": "another"}
-		return conformance.Harness{
-			Factory: &f, Dialect: d, Knobs: knobs,
+		h := conformance.Harness{
+			Factory: &f, Knobs: conformance.KnobsOf(f),
 			Settings: map[string]string{
 				"storage.acme.url": srv.URL, "storage.acme.bucket": "segments", "storage.acme.key.id": "key", "storage.acme.secret": "secret",
 				"storage.acme.max.retry.delay": "5ms",
 			},
-		}, srv.Close
+		}
+		complete(&h)
+		return h, srv.Close
 	}
 }
 

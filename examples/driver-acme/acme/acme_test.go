@@ -7,6 +7,8 @@ import (
 	"io"
 	"maps"
 	"net/http"
+	"os"
+	"path/filepath"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -16,6 +18,7 @@ import (
 	"go.uber.org/goleak"
 
 	"example.com/acme/driver-acme/acme"
+	"example.com/acme/driver-acme/suite"
 
 	"github.com/tierkit/tierkit/backends"
 	"github.com/tierkit/tierkit/conformance/fault"
@@ -33,6 +36,7 @@ func open(t *testing.T, url string, more map[string]string, faults *fault.Plan) 
 	props := settings(url)
 	props["storage.backend"] = "acme"
 	maps.Copy(props, more)
+	maps.DeleteFunc(props, func(_, value string) bool { return value == "" })
 	var o backends.Options
 	if faults != nil {
 		o.Env.WrapTransport = faults.Wrap
@@ -71,7 +75,7 @@ func TestPut_KnowsItsOwnObject(t *testing.T) {
 	data := bytes.Repeat([]byte("0123456789"), 20_000)
 	for step, size := range map[string]int{fault.Put: 1000, fault.MPUCommit: len(data)} {
 		_, url := serve(t)
-		plan := fault.NewPlan(dialect{}, fault.Rule{Step: step, Do: fault.DropResponse{}})
+		plan := fault.NewPlan(suite.Dialect{}, fault.Rule{Step: step, Do: fault.DropResponse{}})
 		s := open(t, url, map[string]string{"storage.acme.part.size": "64KiB"}, plan)
 		if err := put(t, s, "k", data[:size], backends.PutOptions{IfAbsent: true}); err != nil {
 			t.Errorf("%s: %v", step, err)
@@ -93,7 +97,7 @@ func TestPut_KnowsItsOwnObject(t *testing.T) {
 
 func TestTokens_AreRenewedOnce(t *testing.T) {
 	store, url := serve(t)
-	plan := fault.NewPlan(dialect{})
+	plan := fault.NewPlan(suite.Dialect{})
 	s := open(t, url, nil, plan)
 	if err := put(t, s, "k", []byte("x"), backends.PutOptions{}); err != nil {
 		t.Fatal(err)
@@ -127,7 +131,7 @@ func TestTokens_FailuresAreNotMultiplied(t *testing.T) {
 		code     backends.Code
 		requests int
 	}{fault.Unavailable: {backends.Unavailable, 3}, fault.Unauthenticated: {backends.Unauthenticated, 1}} {
-		plan := fault.NewPlan(dialect{}, fault.Rule{Step: fault.Token, Times: -1, Do: fault.Status{Kind: kind}})
+		plan := fault.NewPlan(suite.Dialect{}, fault.Rule{Step: fault.Token, Times: -1, Do: fault.Status{Kind: kind}})
 		s := open(t, url, map[string]string{"storage.acme.max.attempts": "3"}, plan)
 		if _, err := s.Stat(t.Context(), "k"); !errors.Is(err, want.code) || len(plan.Log()) != want.requests {
 			t.Errorf("%s: %v after %d requests, want %v after %d", kind, err, len(plan.Log()), want.code, want.requests)
@@ -139,9 +143,9 @@ func TestPause_EndsWithTheContext(t *testing.T) {
 	_, url := serve(t)
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	plan := fault.NewPlan(dialect{}, fault.Rule{Step: fault.Stat, Times: -1, Do: fault.Hook{Name: "busy, and nobody waits", Do: func(http.RoundTripper, *http.Request) (*http.Response, error) {
+	plan := fault.NewPlan(suite.Dialect{}, fault.Rule{Step: fault.Stat, Times: -1, Do: fault.Hook{Name: "busy, and nobody waits", Do: func(http.RoundTripper, *http.Request) (*http.Response, error) {
 		time.AfterFunc(20*time.Millisecond, cancel)
-		return dialect{}.Error(fault.Stat, fault.SlowDown), nil
+		return suite.Dialect{}.Error(fault.Stat, fault.SlowDown), nil
 	}}})
 	s := open(t, url, map[string]string{"storage.acme.max.retry.delay": "1h"}, plan)
 	if _, err := s.Stat(ctx, "k"); !errors.Is(err, context.Canceled) {
@@ -182,11 +186,13 @@ func TestOpen_RefusesWhatCannotWork(t *testing.T) {
 	good := settings("http://127.0.0.1:1")
 	good["storage.backend"] = "acme"
 	for name, bad := range map[string]map[string]string{
+		"no key": set("storage.acme.secret", ""), "two keys": set("storage.acme.credentials.file", "/etc/key.json"), "no URL for tokens": set("storage.acme.token.url", "x"),
 		"no URL": set("storage.acme.url", "store"), "no bucket": set("storage.acme.bucket", "a/b"), "no certificates": set("storage.acme.ca.file", "/none"),
 		"an unknown key": set("storage.acme.sekret", "x"), "small parts": set("storage.acme.part.size", "3"),
 	} {
 		props := maps.Clone(good)
 		maps.Copy(props, bad)
+		maps.DeleteFunc(props, func(_, value string) bool { return value == "" })
 		if _, err := reg.Open(t.Context(), props, backends.Options{}); err == nil {
 			t.Errorf("%s: accepted", name)
 		}
@@ -196,12 +202,45 @@ func TestOpen_RefusesWhatCannotWork(t *testing.T) {
 // A redirect is no answer of the store: nothing is sent to where it points.
 func TestRedirects_AreNotFollowed(t *testing.T) {
 	_, url := serve(t)
-	plan := fault.NewPlan(dialect{}, fault.Rule{Step: fault.Get, Do: fault.Redirect{URL: "http://192.0.2.1/"}})
+	plan := fault.NewPlan(suite.Dialect{}, fault.Rule{Step: fault.Get, Do: fault.Redirect{URL: "http://192.0.2.1/"}})
 	s := open(t, url, nil, plan)
 	if _, err := s.Get(t.Context(), "k", backends.GetOptions{Range: backends.All()}); !errors.Is(err, backends.InvalidArgument) {
 		t.Errorf("got %v", err)
 	}
 	if n := len(plan.Log()); n != 2 {
 		t.Errorf("%d requests, want 2", n)
+	}
+}
+
+// TestCredentials_FileIsReadForEachToken: the key is replaced while the driver runs; errors name the file and show nothing of it.
+func TestCredentials_FileIsReadForEachToken(t *testing.T) {
+	store, url := serve(t)
+	file := filepath.Join(t.TempDir(), "key.json")
+	write := func(text string) {
+		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write(`{"key_id": "key", "secret": "of yesterday"}`)
+	s := open(t, url, map[string]string{"storage.acme.key.id": "", "storage.acme.secret": "", "storage.acme.credentials.file": file}, nil)
+	for _, text := range []string{`{"key_id": "key", "secret": "of yesterday"}`, `{"key_id": "key"}`, `of yesterday`} {
+		write(text)
+		if _, err := s.Stat(t.Context(), "k"); !errors.Is(err, backends.Unauthenticated) || !strings.Contains(err.Error(), "storage.acme.credentials.file") || strings.Contains(err.Error(), "yesterday") {
+			t.Errorf("%s: %v", text, err)
+		}
+	}
+	write(`{"key_id": "key", "secret": "secret"}`)
+	if err := put(t, s, "k", []byte("x"), backends.PutOptions{}); err != nil {
+		t.Errorf("with the new key: %v", err)
+	}
+	if err := os.Remove(file); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.Stat(t.Context(), "k"); err != nil {
+		t.Errorf("with a token that still holds: %v", err)
+	}
+	store.ExpireTokens()
+	if _, err := s.Stat(t.Context(), "k"); !errors.Is(err, backends.Unauthenticated) || !strings.Contains(err.Error(), file) {
+		t.Errorf("without the file: %v", err)
 	}
 }

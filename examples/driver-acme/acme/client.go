@@ -122,8 +122,11 @@ func pause(ctx context.Context, d time.Duration) error {
 
 // attempt sends a request once. The body of the answer was read and closed, but for that of a Get.
 func (d *Driver) attempt(ctx context.Context, r request, token string) (*http.Response, error) {
-	u := *d.base
-	u.Path, u.RawQuery = r.path, r.query.Encode()
+	u := *d.sts
+	if r.step != stepToken {
+		u = *d.base
+		u.Path, u.RawQuery = r.path, r.query.Encode()
+	}
 	body := parts.NewReader(r.body)
 	defer body.Close() // net/http may hold it for longer than the buffer is ours
 	req, err := http.NewRequestWithContext(ctx, r.method, u.String(), nil)

@@ -3,10 +3,12 @@ package acme_test
 import (
 	"context"
 	"net/http/httptest"
+	"os"
 	"testing"
 
 	"example.com/acme/driver-acme/acme"
 	"example.com/acme/driver-acme/acmeserver"
+	"example.com/acme/driver-acme/suite"
 
 	"github.com/tierkit/tierkit/conformance"
 )
@@ -30,12 +32,17 @@ func serve(t *testing.T) (*acmeserver.Server, string) {
 // TestConformance is all that a driver needs to know whether it keeps the contract.
 func TestConformance(t *testing.T) {
 	store, url := serve(t)
+	store.Trust("conformance") // as the token server of the suite says
 	factory := acme.Factory()
-	knobs := conformance.KnobsOf(factory) // by the names of the settings
-	knobs.WrongCredentials = set("storage.acme.secret", "another")
-	conformance.Run(t, conformance.Harness{
-		Factory: &factory, Settings: settings(url), Knobs: knobs, Dialect: dialect{}, Raw: raw{store},
-	})
+	h := conformance.Harness{
+		Factory: &factory, Settings: settings(url), Raw: raw{store},
+		Knobs: conformance.KnobsOf(factory), // by the names of the settings
+	}
+	suite.Access{Reader: "reader:reader-secret", Trusted: true}.Complete(&h)
+	if os.Getenv("TIERKIT_CONFORMANCE_SCALE") == "full" {
+		h.Scale, h.Limits = conformance.Full, conformance.Limits{HugeBytes: 64 << 20, HeapBytes: 512 << 20} // this store keeps its objects in the memory of the test
+	}
+	conformance.Run(t, h)
 }
 
 func set(name, value string) map[string]string { return map[string]string{name: value} }

@@ -4,7 +4,8 @@
 // # Configuration
 //
 // storage.backend=acme, storage.acme.url, storage.acme.bucket, and a key with its secret: storage.acme.key.id and storage.acme.secret. The secret may be
-// given as file:PATH or env:NAME. Everything else has a default.
+// given as file:PATH or env:NAME. In place of the two storage.acme.credentials.file names a file with both, which is read again for each token.
+// Everything else has a default.
 //
 // # Consistency
 //
@@ -25,5 +26,5 @@
 //
 // # Permissions
 //
-// The key needs read, write, delete and list on the bucket.
+// The key needs read, write, delete and list on the bucket. With one that may only read and list, reading segments works and everything else is Denied.
 package acme

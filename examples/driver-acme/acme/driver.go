@@ -20,10 +20,13 @@ const (
 	maxBulk     = 500
 )
 
-// Options of a driver. URL, Bucket, KeyID and Secret are needed; the zero value of everything else is the default of its setting.
+// Options of a driver. URL, Bucket and either KeyID and Secret or CredentialsFile are needed; the zero value of everything else is the default of its
+// setting.
 type Options struct {
 	URL, Bucket, KeyID string
 	Secret             backends.Secret
+	CredentialsFile    string
+	TokenURL           string
 
 	PartBytes   int64
 	Concurrency int
@@ -57,6 +60,7 @@ func (o *Options) withDefaults() {
 type Driver struct {
 	o    Options
 	base *url.URL
+	sts  *url.URL // where tokens come from
 	pool *httpstore.Pool
 	http http.RoundTripper // pool, which counts attempts
 	gate *httpstore.Gate
@@ -81,6 +85,12 @@ func Open(ctx context.Context, o Options, env backends.Env) (*Driver, error) {
 	if err != nil {
 		return nil, backends.Errorf(backends.InvalidArgument, "%s is no URL", keyURL)
 	}
+	sts := base.JoinPath("/v1/token")
+	if o.TokenURL != "" {
+		if sts, err = url.Parse(o.TokenURL); err != nil {
+			return nil, backends.Errorf(backends.InvalidArgument, "%s is no URL", keyTokenURL)
+		}
+	}
 	pool, err := httpstore.NewPool(httpstore.PoolOptions{
 		MaxIdle: o.MaxConns, MaxConns: o.MaxConns, ConnectTimeout: o.ConnectTimeout, HeaderTimeout: o.ResponseTimeout, StallTimeout: o.StallTimeout,
 		CAFile: o.CAFile, Wrap: env.WrapTransport,
@@ -88,7 +98,7 @@ func Open(ctx context.Context, o Options, env backends.Env) (*Driver, error) {
 	if err != nil {
 		return nil, backends.Errorf(backends.InvalidArgument, "%s: %w", keyCAFile, err)
 	}
-	d := &Driver{o: o, base: base, pool: pool, http: httpstore.Transport{Next: pool}, gate: httpstore.NewGate(ctx), env: env}
+	d := &Driver{o: o, base: base, sts: sts, pool: pool, http: httpstore.Transport{Next: pool}, gate: httpstore.NewGate(ctx), env: env}
 	d.auth = newTokens(d.newToken, env.Now)
 	return d, nil
 }

@@ -115,6 +115,8 @@ func (d *Driver) answerError(resp *http.Response, s step) *backends.Error {
 	}
 	var cause error = &answer{name, doc.Error.Message[:min(len(doc.Error.Message), maxErrorTextShown)]}
 	switch {
+	case code == backends.Unauthenticated && d.o.CredentialsFile != "":
+		cause = fmt.Errorf("see %s: %w", keyCredentials, cause)
 	case code == backends.Unauthenticated:
 		cause = fmt.Errorf("see %s and %s: %w", keyKeyID, keySecret, cause)
 	case name == "no_such_bucket":

@@ -2,7 +2,9 @@ package acme
 
 import (
 	"context"
+	"encoding/json"
 	"net/http"
+	"os"
 	"time"
 
 	"github.com/tierkit/tierkit/backends"
@@ -48,10 +50,35 @@ func (d *Driver) newToken(ctx context.Context) (string, time.Duration, error) {
 		Token   string  `json:"access_token"`
 		Expires float64 `json:"expires_in"`
 	}
-	in := map[string]string{"key_id": d.o.KeyID, "secret": d.o.Secret.Reveal()}
-	err := d.call(ctx, request{step: stepToken, method: http.MethodPost, path: "/v1/token", json: in, decode: &out})
+	in, err := d.credentials()
+	if err != nil {
+		return "", 0, err
+	}
+	err = d.call(ctx, request{step: stepToken, method: http.MethodPost, json: in, decode: &out})
 	if err == nil && (out.Token == "" || out.Expires <= 0) {
 		err = backends.Errorf(backends.Corrupt, "the answer to a token request has none")
 	}
 	return out.Token, time.Duration(out.Expires * float64(time.Second)), err
+}
+
+// key is what a token request has, and a file with credentials.
+type key struct {
+	ID     string `json:"key_id"`
+	Secret string `json:"secret"`
+}
+
+// credentials are read when they are needed: the file may be another one by then. Its content is in no error.
+func (d *Driver) credentials() (key, error) {
+	if d.o.CredentialsFile == "" {
+		return key{d.o.KeyID, d.o.Secret.Reveal()}, nil
+	}
+	text, err := os.ReadFile(d.o.CredentialsFile)
+	if err != nil {
+		return key{}, backends.Errorf(backends.Unauthenticated, "%s: %w", keyCredentials, err)
+	}
+	var k key
+	if json.Unmarshal(text, &k) != nil || k.ID == "" || k.Secret == "" {
+		return key{}, backends.Errorf(backends.Unauthenticated, "%s: %s is no JSON object with key_id and secret", keyCredentials, d.o.CredentialsFile)
+	}
+	return k, nil
 }

@@ -19,6 +19,9 @@
 //	DELETE /v1/b/BUCKET/upload?id=U                removes an upload
 //	GET    /v1/b/BUCKET/uploads?prefix=P           lists those that are unfinished
 //
+// A token runs out, and is refused as token_expired from then on. There are two keys: one may do everything, one may read and list. What it may not do is
+// answered with 403 and the code denied.
+//
 // A request that stores bytes may say their CRC-32C in Acme-Crc32c; the store refuses others. An object remembers the Acme-Upload that the client stored
 // it with, so that a client whose answer was lost can find out whether the object that is there is its own.
 package acmeserver

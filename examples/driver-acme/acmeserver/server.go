@@ -5,6 +5,7 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"net/http"
 	"strings"
 	"sync"
@@ -22,11 +23,13 @@ const (
 
 // Options of a Server. The zero value is usable.
 type Options struct {
-	Bucket    string        // the one bucket there is; "" is "segments"
-	KeyID     string        // who may ask for a token; "" is "key"
-	Secret    string        // "" is "secret"
-	TokenLife time.Duration // 0: 15 minutes
-	Now       func() time.Time
+	Bucket       string        // the one bucket there is; "" is "segments"
+	KeyID        string        // the key that may do everything; "" is "key"
+	Secret       string        // "" is "secret"
+	ReaderID     string        // a key that may only read and list; "" is "reader"
+	ReaderSecret string        // "" is "reader-secret"
+	TokenLife    time.Duration // 0: 15 minutes
+	Now          func() time.Time
 }
 
 // Server is the store. It is an http.Handler, safe for concurrent use.
@@ -34,11 +37,17 @@ type Server struct {
 	o Options
 
 	mu       sync.Mutex
-	tokens   map[string]time.Time // until when
+	tokens   map[string]grant
 	objects  map[string]*object
 	uploads  map[string]*upload
 	revision int64
 	requests int64
+}
+
+// grant is what a token is good for.
+type grant struct {
+	until    time.Time
+	readOnly bool
 }
 
 var _ http.Handler = (*Server)(nil)
@@ -51,13 +60,16 @@ func New(o Options) *Server {
 	if o.KeyID == "" {
 		o.KeyID, o.Secret = "key", "secret"
 	}
+	if o.ReaderID == "" {
+		o.ReaderID, o.ReaderSecret = "reader", "reader-secret"
+	}
 	if o.TokenLife <= 0 {
 		o.TokenLife = 15 * time.Minute
 	}
 	if o.Now == nil {
 		o.Now = time.Now //nolint:forbidigo // the default of the injected clock
 	}
-	return &Server{o: o, tokens: map[string]time.Time{}, objects: map[string]*object{}, uploads: map[string]*upload{}}
+	return &Server{o: o, tokens: map[string]grant{}, objects: map[string]*object{}, uploads: map[string]*upload{}}
 }
 
 // failure is an answer that is an error.
@@ -123,7 +135,8 @@ func (s *Server) token(w http.ResponseWriter, r *http.Request) *failure {
 	if err := json.NewDecoder(http.MaxBytesReader(w, r.Body, 1<<16)).Decode(&in); err != nil {
 		return fail(http.StatusBadRequest, "bad_request", "the body is no JSON object")
 	}
-	if in.KeyID != s.o.KeyID || in.Secret != s.o.Secret {
+	reader := in.KeyID == s.o.ReaderID && in.Secret == s.o.ReaderSecret
+	if !reader && (in.KeyID != s.o.KeyID || in.Secret != s.o.Secret) {
 		return fail(http.StatusUnauthorized, "bad_credentials", "the key or its secret is wrong")
 	}
 	var b [16]byte
@@ -131,7 +144,8 @@ func (s *Server) token(w http.ResponseWriter, r *http.Request) *failure {
 	token := hex.EncodeToString(b[:])
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.tokens[token] = s.o.Now().Add(s.o.TokenLife)
+	maps.DeleteFunc(s.tokens, func(_ string, g grant) bool { return s.o.Now().After(g.until) })
+	s.tokens[token] = grant{s.o.Now().Add(s.o.TokenLife), reader}
 	return answer(w, map[string]any{"access_token": token, "expires_in": s.o.TokenLife.Seconds()})
 }
 
@@ -139,16 +153,25 @@ func (s *Server) authorized(r *http.Request) *failure {
 	token, ok := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	until, known := s.tokens[token]
+	g, known := s.tokens[token]
 	switch {
 	case !ok:
 		return fail(http.StatusUnauthorized, "no_token", "the request has no token")
 	case !known:
 		return fail(http.StatusUnauthorized, "bad_token", "the token is not one of this store")
-	case s.o.Now().After(until):
+	case s.o.Now().After(g.until):
 		return fail(http.StatusUnauthorized, "token_expired", "the token has expired")
+	case g.readOnly && r.Method != http.MethodGet && r.Method != http.MethodHead:
+		return fail(http.StatusForbidden, "denied", "the key may read and list, not write")
 	}
 	return nil
+}
+
+// Trust accepts a token that the store has not given out, for as long as one of its own: that of another token server.
+func (s *Server) Trust(token string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.tokens[token] = grant{until: s.o.Now().Add(s.o.TokenLife)}
 }
 
 // ExpireTokens makes every token invalid, as if the secret had been rotated.

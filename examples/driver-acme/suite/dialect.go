@@ -1,4 +1,4 @@
-package acme_test
+package suite
 
 import (
 	"encoding/json"
@@ -9,17 +9,18 @@ import (
 	"github.com/tierkit/tierkit/conformance/fault"
 )
 
-// dialect tells the suite what each request is for, and what the store's errors look like. With it the suite runs the matrix of faults.
-type dialect struct{}
+// Dialect tells the suite what each request is for, and what the store's errors look like. With it the suite runs the matrix of faults.
+type Dialect struct{}
 
-var _ fault.Dialect = dialect{}
+var _ fault.Dialect = Dialect{}
 
 // Step implements fault.Dialect. A request that it does not know fails the run.
-func (dialect) Step(r *http.Request) string {
-	if r.URL.Path == "/v1/token" {
-		return fault.Token
+func (Dialect) Step(r *http.Request) string {
+	path, inBucket := strings.CutPrefix(r.URL.Path, "/v1/b/")
+	if !inBucket && r.Method == http.MethodPost {
+		return fault.Token // at the store, or at another token server
 	}
-	_, what, _ := strings.Cut(strings.TrimPrefix(r.URL.Path, "/v1/b/"), "/") // behind the bucket
+	_, what, _ := strings.Cut(path, "/") // behind the bucket
 	return map[string]string{
 		"PUT object": fault.Put, "GET object": fault.Get, "HEAD object": fault.Stat, "DELETE object": fault.Delete,
 		"GET list": fault.List, "POST delete": fault.Bulk,
@@ -28,7 +29,7 @@ func (dialect) Step(r *http.Request) string {
 }
 
 // Error implements fault.Dialect. Nil: this store has no such answer.
-func (dialect) Error(_ string, kind fault.ErrorKind) *http.Response {
+func (Dialect) Error(_ string, kind fault.ErrorKind) *http.Response {
 	e, ok := map[fault.ErrorKind]struct {
 		status int
 		code   string
@@ -51,7 +52,7 @@ func (dialect) Error(_ string, kind fault.ErrorKind) *http.Response {
 }
 
 // BulkFailed implements conformance.BulkForger: the answer to a bulk delete of which some keys could not be deleted.
-func (dialect) BulkFailed(keys []string) *http.Response {
+func (Dialect) BulkFailed(keys []string) *http.Response {
 	type failed struct {
 		Key  string `json:"key"`
 		Code string `json:"code"`
