@@ -56,7 +56,7 @@ func memoryWrites() []Mutant {
 		in(put, "closes-body", "put/does-not-close-body", "Put closes the body, as http.Request does", memGather,
 			memGather+"\n	if c, ok := body.(io.Closer); ok {\n		_ = c.Close()\n	}"),
 		in(put, "body-read-after-return", "put/does-not-touch-body-after-return", "a goroutine reads ahead, and goes on when Put returns", memGather,
-			memGather+"\n	defer func() { go func() { _, _ = body.Read(make([]byte, 1)) }() }()"),
+			memGather+"\n	go func() {\n		for range 50 {\n			time.Sleep(100 * time.Microsecond)\n			_, _ = body.Read(make([]byte, 1))\n		}\n	}()").and(put, memImport, memImport+"	\"time\"\n"),
 		in(put, "reads-in-two-goroutines", "put/reads-sequentially", "two goroutines read the body at the same time", memGather,
 			"	ahead := make(chan struct{})\n	go func() {\n		defer close(ahead)\n		_, _ = body.Read(nil)\n	}()\n"+memGather+"\n	<-ahead"),
 		in(put, "zero-read-is-end", "put/tiny-reads", "a Read that brings nothing counts as the end", "		if err == io.EOF {", "		if err == io.EOF || n == 0 && err == nil {"),
