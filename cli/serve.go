@@ -156,7 +156,7 @@ func (a *app) serve(ctx context.Context, listen string) (err error) {
 		return asUsage(err)
 	}
 	d.at.StopTimeout = d.config.StopTimeout
-	if d.at.TLS, err = d.config.TLSConfig(); err != nil {
+	if d.at.TLS, err = d.config.TLSConfig(d.log); err != nil {
 		return asUsage(err)
 	}
 	defer func() { err = errors.Join(err, d.close()) }()
@@ -184,8 +184,12 @@ func (d *daemon) open(ctx context.Context, token string) (err error) {
 		return err
 	}
 	c := d.segments.Config()
+	tokenFile := d.config.TokenFile
+	if d.how == serve.Supervised {
+		tokenFile = "" // the token came with the start
+	}
 	d.server, err = serve.Open(ctx, serve.Options{
-		Segments: d.segments, Token: token, StateDir: d.config.StateDir, BrokerID: d.broker,
+		Segments: d.segments, Token: token, TokenFile: tokenFile, StateDir: d.config.StateDir, BrokerID: d.broker, SpoolBytes: d.config.SpoolBytes,
 		LogDirs: d.logDirs, DeriveLogDirs: d.how == serve.Supervised && d.logDirs == nil, Probe: store.Probe,
 		ChunkBytes: int64(c.ChunkBytes), MaxCustomBytes: d.custom, Metrics: handler, Version: d.app.version.Version, Logger: d.log,
 		Hooks: d.calls.Hooks(), Now: d.app.Now,

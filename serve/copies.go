@@ -39,6 +39,7 @@ type copies struct {
 	mu       sync.Mutex
 	ops      map[remotelog.UUID]*copyOp
 	live     int
+	spool    int64 // bytes that live operations want sent, or were
 	stopping bool
 	ended    chan struct{} // closed and replaced when an operation ends or is told
 	running  sync.WaitGroup
@@ -71,6 +72,8 @@ func (c *copies) begin(q *copyRequest, specs [fileKinds]*fileSpec) (*copyOp, err
 		err = errStopping
 	case c.live >= maxCopies:
 		err = errorf(KindThrottled, "%d copies run at a time already", maxCopies)
+	default:
+		err = c.roomFor(op)
 	}
 	if err != nil {
 		op.close()
@@ -78,6 +81,7 @@ func (c *copies) begin(q *copyRequest, specs [fileKinds]*fileSpec) (*copyOp, err
 	}
 	c.ops[op.md.ID] = op
 	c.live++
+	c.spool += op.spool
 	ctx, cancel := context.WithCancelCause(c.s.ctx)
 	op.cancel = cancel
 	op.silence = time.AfterFunc(silence, func() { cancel(errSilence) })
@@ -85,11 +89,25 @@ func (c *copies) begin(q *copyRequest, specs [fileKinds]*fileSpec) (*copyOp, err
 	return op, nil
 }
 
+// roomFor says whether the files that an operation wants sent fit beside those of others: all of them, so that no two copies wait for
+// each other with half of theirs. Called with mu held.
+func (c *copies) roomFor(op *copyOp) error {
+	most := c.s.o.SpoolBytes
+	switch {
+	case op.spool > most:
+		return errorf(KindFailed, "the files of the segment have %d bytes, and %s=%d keeps no more of what is sent: raise it, or let the daemon read them in %s", op.spool, keySpool, most, keyLogDirs)
+	case c.spool+op.spool > most:
+		return errorf(KindThrottled, "the files of running copies that were sent take %d bytes, another %d are more than %s=%d", c.spool, op.spool, keySpool, most)
+	}
+	return nil
+}
+
 // over is called when an operation has its result.
 func (c *copies) over(op *copyOp) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.live--
+	c.spool -= op.spool
 	op.expiry = time.AfterFunc(keepResult, func() { c.expire(op) })
 	c.changed()
 }

@@ -31,6 +31,7 @@ type copyOp struct {
 	epochs []byte
 	specs  [fileKinds]*fileSpec
 	began  time.Time
+	spool  int64         // bytes of the files that are wanted
 	over   chan struct{} // closed when it has its result
 
 	cancel  context.CancelCauseFunc
@@ -60,6 +61,7 @@ func newCopyOp(c *copies, q *copyRequest, specs [fileKinds]*fileSpec) *copyOp {
 		f, err := dirs.open(spec, op.md.TopicIDPartition)
 		if err != nil {
 			op.at = copyWants
+			op.spool += *spec.Size
 			c.s.log.Debug("a file is asked for as a stream", "segment", op.md.SegmentID.String(), "file", fileKind(k).String(), "error", err)
 			continue
 		}

@@ -83,7 +83,7 @@ func (x *Subject) tls() {
 	if x.Config.CertFile == "" {
 		return
 	}
-	_, err := x.Config.TLSConfig()
+	_, err := x.Config.readTLS()
 	x.check("TLS: certificates and key", err, "PEM files; the key must be the certificate's")
 }
 

@@ -93,11 +93,19 @@ func (s *Server) server(h http.Handler) *http.Server {
 	}
 }
 
-// TLSConfig reads the certificates that the settings name; nil without any.
-func (c *Config) TLSConfig() (*tls.Config, error) {
+// TLSConfig reads the certificates that the settings name, and again when they change; nil without any.
+func (c *Config) TLSConfig(log *slog.Logger) (*tls.Config, error) {
 	if c.CertFile == "" {
 		return nil, nil
 	}
+	first, err := c.readTLS()
+	if err != nil {
+		return nil, err
+	}
+	return c.follow(first, log), nil
+}
+
+func (c *Config) readTLS() (*tls.Config, error) {
 	cert, err := tls.LoadX509KeyPair(c.CertFile, c.KeyFile)
 	if err != nil {
 		return nil, fmt.Errorf("%s and %s: %w", keyCertFile, keyKeyFile, err)

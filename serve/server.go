@@ -29,10 +29,13 @@ type Segments interface {
 
 // Options of a Server. Segments, Token and StateDir are required.
 type Options struct {
-	Segments Segments
-	Token    string
-	StateDir string
-	BrokerID int32
+	Segments  Segments
+	Token     string
+	TokenFile string // that Token was read from, to be read again when it changes; "": it stays
+	StateDir  string
+	BrokerID  int32
+	// SpoolBytes bounds the files that clients send for copies that run. 0: DefaultSpoolBytes.
+	SpoolBytes int64
 
 	LogDirs       []string // where files may be opened; none: all are sent
 	DeriveLogDirs bool     // they are what the paths of the calls show
@@ -116,6 +119,9 @@ func Open(ctx context.Context, o Options) (*Server, error) {
 	if o.MaxCustomBytes <= 0 {
 		o.MaxCustomBytes = DefaultMaxCustomBytes
 	}
+	if o.SpoolBytes <= 0 {
+		o.SpoolBytes = DefaultSpoolBytes
+	}
 	if o.orphanGrace == 0 {
 		o.orphanGrace = orphanGrace
 	}
@@ -123,7 +129,8 @@ func Open(ctx context.Context, o Options) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Server{o: o, segments: o.Segments, log: o.Logger, now: o.Now, token: newTokenCheck(o.Token), state: st}
+	s := &Server{o: o, segments: o.Segments, log: o.Logger, now: o.Now, state: st}
+	s.token.init(o.Token, o.TokenFile, o.Logger)
 	s.ctx, s.cancel = context.WithCancelCause(context.WithoutCancel(ctx))
 	s.copies.init(s)
 	s.deletes.init(s)

@@ -23,7 +23,12 @@ const (
 	keyClientCA    = "tierkit.tls.client.ca.file"
 	keyMetrics     = "tierkit.metrics.listen"
 	keyStopTimeout = "tierkit.stop.timeout.ms"
+	keySpool       = "tierkit.spool.max.bytes"
 )
+
+// DefaultSpoolBytes is the default of the setting: the ten copies that a broker makes at a time, of segments of a gibibyte, and room for
+// their indexes.
+const DefaultSpoolBytes = 12 << 30
 
 // Settings returns the table of the settings of the daemon.
 func Settings() []settings.Setting {
@@ -37,15 +42,17 @@ func Settings() []settings.Setting {
 		{Name: keyPublic, Type: settings.TypeBool, Default: "false",
 			Doc: "Allows an address that other machines reach. Whoever has the token can read and delete every segment: use TLS then."},
 		{Name: keyTokenFile, Type: settings.TypeFile,
-			Doc: "File with the token that clients show, 16 to 1024 printable characters. Required, but for a daemon that the plug-in started. Read once at start."},
+			Doc: "File with the token that clients show, 16 to 1024 printable characters. Required, but for a daemon that the plug-in started. Read again when it changes."},
 		{Name: keyCertFile, Type: settings.TypeFile, With: []string{keyKeyFile},
-			Doc: "PEM file with the certificate of the API and its chain; with it the API is HTTPS. Read once at start."},
+			Doc: "PEM file with the certificate of the API and its chain; with it the API is HTTPS. Read again when it, the key or the authorities change."},
 		{Name: keyKeyFile, Type: settings.TypeFile, With: []string{keyCertFile},
 			Doc: "PEM file with the private key of that certificate."},
 		{Name: keyClientCA, Type: settings.TypeFile, With: []string{keyCertFile},
 			Doc: "PEM file with the authorities whose certificates clients must have, beside the token (mutual TLS)."},
 		{Name: keyMetrics, Type: settings.TypeString,
 			Doc: "A second address, for health, readiness and metrics alone, in plain HTTP and without a token."},
+		{Name: keySpool, Type: settings.TypeBytes, Default: "12884901888", Min: "1",
+			Doc: "The most bytes of files that are kept below the state directory because the daemon cannot open them itself and clients send them. A copy whose files do not fit beside those of others is refused until they do; the broker tries again."},
 		{Name: keyStopTimeout, Type: settings.TypeDuration, Default: "60000", Min: "0", Max: "3600000",
 			Doc: "How long a daemon that is stopped lets running copies go on. Those that take longer are cancelled and what they stored is removed, which may take 30 s more."},
 	}
@@ -61,6 +68,7 @@ type Config struct {
 	TokenFile                       string
 	CertFile, KeyFile, ClientCAFile string // "": none
 	StopTimeout                     time.Duration
+	SpoolBytes                      int64
 
 	Notices []string // what the user should hear once
 }
@@ -90,7 +98,7 @@ func ParseConfig(props map[string]string, how Start, o settings.Options) (Config
 	c := Config{
 		StateDir: v.File(keyStateDir), LogDirs: v.List(keyLogDirs), Listen: v.String(keyListen), Metrics: v.String(keyMetrics),
 		TokenFile: v.File(keyTokenFile), CertFile: v.File(keyCertFile), KeyFile: v.File(keyKeyFile), ClientCAFile: v.File(keyClientCA),
-		StopTimeout: v.Duration(keyStopTimeout), Notices: v.Notices(),
+		StopTimeout: v.Duration(keyStopTimeout), SpoolBytes: v.Bytes(keySpool), Notices: v.Notices(),
 	}
 	errs := []error{err}
 	public := v.Bool(keyPublic)

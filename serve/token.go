@@ -5,6 +5,7 @@ import (
 	"crypto/subtle"
 	"fmt"
 	"io"
+	"log/slog"
 	"net/http"
 	"strings"
 
@@ -48,12 +49,24 @@ func ReadToken(path string) (string, error) {
 }
 
 // tokenCheck compares tokens in a time that does not depend on what they have in common, or on their lengths.
-type tokenCheck struct{ sum [sha256.Size]byte }
+type tokenCheck struct{ sum reloaded[[sha256.Size]byte] }
 
-func newTokenCheck(token string) tokenCheck { return tokenCheck{sha256.Sum256([]byte(token))} }
+// init sets the token, which is read again when the file changes, if there is one.
+func (c *tokenCheck) init(token, file string, log *slog.Logger) {
+	c.sum.what, c.sum.log, c.sum.value = "token", log, sha256.Sum256([]byte(token))
+	if file == "" {
+		return
+	}
+	c.sum.files = []string{file}
+	c.sum.read = func() ([sha256.Size]byte, error) {
+		token, err := ReadToken(file)
+		return sha256.Sum256([]byte(token)), err
+	}
+	c.sum.get() // it may have changed since
+}
 
 func (c *tokenCheck) shown(r *http.Request) bool {
 	got, ok := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
-	sum := sha256.Sum256([]byte(got))
-	return subtle.ConstantTimeCompare(sum[:], c.sum[:]) == 1 && ok
+	sum, want := sha256.Sum256([]byte(got)), c.sum.get()
+	return subtle.ConstantTimeCompare(sum[:], want[:]) == 1 && ok
 }
