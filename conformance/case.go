@@ -57,6 +57,8 @@ const (
 	UsesMaxConns         Facility = "a setting for the number of connections (Knobs.MaxConns)"
 	UsesAttempts         Facility = "a setting for the number of attempts (Knobs.Attempts)"
 	UsesRetryDelay       Facility = "a setting for the pause between attempts (Knobs.RetryDelay)"
+	UsesChecksums        Facility = "modes of checksums (Knobs.Checksums)"
+	UsesGoTest           Facility = "virtual time, which there is under go test alone"
 )
 
 func (h *Harness) has(f Facility) bool {
@@ -67,7 +69,7 @@ func (h *Harness) has(f Facility) bool {
 		UsesWrongCredentials: k.WrongCredentials != nil, UsesNoCredentials: k.NoCredentials != nil, UsesReadOnly: k.ReadOnly != nil,
 		UsesMissingBucket: k.MissingBucket != nil, UsesCAFile: k.CAFile != nil, UsesCredentialsFile: k.CredentialsFile != nil,
 		UsesTokenServer: k.TokenServer != nil, UsesPlainServer: h.plainServer() != "", UsesTimeouts: k.Timeouts != nil, UsesMaxConns: k.MaxConns != nil,
-		UsesAttempts: k.Attempts != nil, UsesRetryDelay: k.RetryDelay != nil,
+		UsesAttempts: k.Attempts != nil, UsesRetryDelay: k.RetryDelay != nil, UsesChecksums: len(k.Checksums) > 0,
 	}[f]
 }
 
@@ -92,7 +94,8 @@ func (c *Case) levels() []Level {
 }
 
 // skips tells why the case does not run, "" if it does.
-func (c *Case) skips(h *Harness, p backends.Properties) string {
+func (j job) skips(h *Harness, p backends.Properties) string {
+	c := &j.c
 	if c.Scale > h.Scale {
 		return "runs at the scale full"
 	}
@@ -102,6 +105,9 @@ func (c *Case) skips(h *Harness, p backends.Properties) string {
 	for _, f := range c.Uses {
 		if f == UsesFaults && h.NoFaults != "" {
 			return "no faults with this server: " + h.NoFaults
+		}
+		if f == UsesGoTest && j.tt != nil {
+			continue
 		}
 		if !h.has(f) {
 			return "the suite was not given " + string(f)

@@ -83,6 +83,7 @@ func credNone(t T, b *Bench) {
 
 // tokens is a token endpoint.
 type tokens struct {
+	answer  func(w http.ResponseWriter, holds time.Duration)
 	asked   atomic.Int64
 	seconds atomic.Int64 // how long the next token holds
 	fails   atomic.Bool
@@ -94,12 +95,21 @@ func (s *tokens) ServeHTTP(w http.ResponseWriter, _ *http.Request) {
 		http.Error(w, "not now", http.StatusInternalServerError)
 		return
 	}
-	w.Header().Set("Content-Type", "application/json")
-	_ = json.NewEncoder(w).Encode(map[string]any{"access_token": "conformance", "token_type": "Bearer", "expires_in": s.seconds.Load()}) // to the network
+	s.answer(w, time.Duration(s.seconds.Load())*time.Second)
 }
 
-func (b *Bench) tokens(seconds int64) (*tokens, *Client) {
-	s := new(tokens)
+// oauth is the answer of an OAuth 2 token endpoint.
+func oauth(w http.ResponseWriter, holds time.Duration) {
+	w.Header().Set("Content-Type", "application/json")
+	_ = json.NewEncoder(w).Encode(map[string]any{"access_token": "conformance", "token_type": "Bearer", "expires_in": int(holds.Seconds())}) // to the network
+}
+
+// tokenServer starts a token endpoint, and returns the settings for it.
+func (b *Bench) tokenServer(seconds int64) (*tokens, map[string]string) {
+	s := &tokens{answer: b.r.h.Knobs.TokenAnswer}
+	if s.answer == nil {
+		s.answer = oauth
+	}
 	s.seconds.Store(seconds)
 	srv := httptest.NewServer(s)
 	b.t.Cleanup(srv.Close)
@@ -107,6 +117,11 @@ func (b *Bench) tokens(seconds int64) (*tokens, *Client) {
 	if err != nil {
 		b.t.Fatalf("the settings of the token server: %v", err)
 	}
+	return s, over
+}
+
+func (b *Bench) tokens(seconds int64) (*tokens, *Client) {
+	s, over := b.tokenServer(seconds)
 	return s, b.ClientWith(ClientOptions{Override: over})
 }
 

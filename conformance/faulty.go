@@ -28,7 +28,8 @@ type faulty struct {
 	b      *Bench
 	plan   *fault.Plan
 	c, eye *Client
-	old    []byte // what faultKey holds before each try
+	over   map[string]string // of c
+	old    []byte            // what faultKey holds before each try
 }
 
 // faultOptions vary the client of a faulty.
@@ -53,6 +54,7 @@ func newFaulty(t T, b *Bench, o faultOptions) *faulty {
 		over = append(over, k.Timeouts(o.timeout))
 	}
 	o.client.Override = merged(over...)
+	f.over = o.client.Override
 	f.c = b.ClientWith(o.client)
 	return f
 }
@@ -324,11 +326,16 @@ func (f *faulty) listing() *operation {
 	}}
 }
 
-// signingIn is the first call of a client.
+// signingIn is the first call of a client, which gets a token for it if the driver can.
 func (f *faulty) signingIn() *operation {
+	const hour = 3600
+	over := f.over
+	if f.b.Harness().Knobs.TokenServer != nil {
+		_, to := f.b.tokenServer(hour)
+		over = merged(over, to)
+	}
 	return &operation{name: "sign in", run: func(ctx context.Context, f *faulty) error {
-		k := f.b.Harness().Knobs
-		c, err := f.b.Open(ctx, ClientOptions{Override: merged(k.Attempts(faultAttempts), k.RetryDelay(faultDelay))})
+		c, err := f.b.Open(ctx, ClientOptions{Override: over})
 		if err != nil {
 			return err
 		}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"net/http"
 	"net/url"
 	"regexp"
 	"time"
@@ -78,8 +79,13 @@ type Knobs struct {
 
 	// CredentialsFile writes good or wrong credentials into the file at path, and says how to use it.
 	CredentialsFile func(path string, good bool) (map[string]string, error)
-	// TokenServer makes the driver fetch its tokens from the OAuth 2 token endpoint at that URL.
+	// TokenServer makes the driver fetch its tokens, or temporary keys, from the endpoint at that URL.
 	TokenServer func(url string) (map[string]string, error)
+	// TokenAnswer is what such an endpoint says when it grants a token that holds so long. Nil: as an OAuth 2 token endpoint does.
+	TokenAnswer func(w http.ResponseWriter, holds time.Duration)
+
+	// Checksums are the modes of the driver's setting for checksums, by name.
+	Checksums map[string]ChecksumMode
 
 	CheckedReads map[string]string // an object that is read whole is compared with the checksum that the store has
 
@@ -88,6 +94,12 @@ type Knobs struct {
 	MaxConns   func(n int) map[string]string
 	Attempts   func(n int) map[string]string
 	RetryDelay func(longest time.Duration) map[string]string // between two attempts
+}
+
+// ChecksumMode is one mode of checksums.
+type ChecksumMode struct {
+	Override map[string]string
+	Header   string // that a request with data has, "" for none
 }
 
 // plainServer is the host and port of the server that the settings name, if it is one without TLS: some cases stand in between.

@@ -134,11 +134,11 @@ func recovering() []family {
 			scale: Full, cell: once(fault.Truncate{After: middle}, fault.Truncate{}),
 		},
 		{
-			name: "clean-eof", rule: "An answer that ends too early without any error of the connection is noticed by its length.", steps: without(allSteps(), fault.Token),
+			name: "clean-eof", rule: "An answer that ends too early without any error of the connection is noticed by its length.", steps: allSteps(),
 			cell: cleanEOF(fault.CleanEOF{After: middle}, fault.CleanEOF{}),
 		},
 		{
-			name: "stall-headers", rule: "A store that does not answer ends in a timeout of the attempt, and the request is sent again.", steps: without(allSteps(), fault.Token),
+			name: "stall-headers", rule: "A store that does not answer ends in a timeout of the attempt, and the request is sent again.", steps: allSteps(),
 			scale: Full, timeout: true, cell: once(fault.StallHeaders{}),
 		},
 		{
@@ -166,7 +166,7 @@ func cleanEOF(actions ...fault.Action) func(f *faulty, step string) {
 		for _, do := range f.choose(step, actions) {
 			op := f.operationFor(step)
 			out := f.try(op, fault.Rule{Step: step, Do: do})
-			if backends.CodeOf(out.err) == backends.Corrupt {
+			if c := backends.CodeOf(out.err); c == backends.Corrupt || step == fault.Token && c == backends.Unauthenticated {
 				f.intact(do.String(), op, out)
 				continue
 			}
@@ -221,11 +221,11 @@ func failing() []family {
 		},
 		{
 			name: "throttle-forever", rule: "A store that throttles without an end makes calls fail as Throttled, with its Retry-After; nothing is left, the old object is intact.",
-			steps: without(allSteps(), fault.MPUAbort, fault.Token), scale: Full, attempts: 2, cell: throttleForever,
+			steps: without(allSteps(), fault.MPUAbort), scale: Full, attempts: 2, cell: throttleForever,
 		},
 		{
 			name: "permanent-4xx", rule: "An answer that will not change is classified, costs one request, and leaves nothing; the old object is intact.",
-			steps: without(allSteps(), fault.Token), cell: permanent,
+			steps: allSteps(), cell: permanent,
 		},
 	}
 }
@@ -254,6 +254,10 @@ func throttleForever(f *faulty, step string) {
 	if step == fault.Stat {
 		codes = append(codes, backends.Unavailable) // the answer to a HEAD has no body that could tell
 	}
+	if step == fault.Token {
+		f.failed("throttled", op, out, step, f.budgetFor(op, step, 2), append(codes, backends.Unavailable, backends.Unauthenticated)...)
+		return // what such an answer says of the time is nobody's business but the one who asks for tokens
+	}
 	f.failed("throttled", op, out, step, f.budgetFor(op, step, 2), codes...)
 	if d := retryAfter(out.err); d != time.Second {
 		f.t.Errorf("throttled: RetryAfter is %s, the store said 1s", d)
@@ -266,6 +270,10 @@ func permanentKinds(step string) map[fault.ErrorKind][]backends.Code {
 		fault.BadRequest: {backends.InvalidArgument}, fault.Denied: {backends.Denied}, fault.Unauthenticated: {backends.Unauthenticated},
 	}
 	switch {
+	case step == fault.Token:
+		for kind := range out { // whatever the words: there is no token
+			out[kind] = []backends.Code{backends.Unauthenticated, backends.Denied}
+		}
 	case slices.Contains(writeSteps(), step):
 		out[fault.Precondition] = []backends.Code{backends.Precondition}
 		out[fault.NoBucket] = []backends.Code{backends.InvalidArgument, backends.NotFound} // a listing, which is answered, may be asked what is missing
@@ -320,11 +328,11 @@ func permanent(f *faulty, step string) {
 func strange() []family {
 	return []family{
 		{
-			name: "200-with-error", rule: "An error under a status of success is never taken for success.", steps: without(allSteps(), fault.Token, fault.MPUAbort),
+			name: "200-with-error", rule: "An error under a status of success is never taken for success.", steps: without(allSteps(), fault.MPUAbort),
 			cell: lies(fault.OK200WithError{Kind: fault.Internal}),
 		},
 		{
-			name: "garbage-body", rule: "A page of somebody else under a status of success is never taken for the store's answer.", steps: without(allSteps(), fault.Token, fault.MPUAbort),
+			name: "garbage-body", rule: "A page of somebody else under a status of success is never taken for the store's answer.", steps: without(allSteps(), fault.MPUAbort),
 			scale: Full, cell: lies(fault.Garbage{Code: 200, Type: "text/html", Body: "<html><body>Welcome to the hotel's network</body></html>"}, fault.Garbage{Code: 200, Type: "application/xml"}),
 		},
 		{
@@ -352,7 +360,7 @@ func lies(actions ...fault.Action) func(f *faulty, step string) {
 				}
 				f.intact(what, op, out)
 				code := backends.CodeOf(out.err)
-				if !slices.Contains([]backends.Code{backends.Corrupt, backends.Unavailable, backends.Unsupported}, code) {
+				if !slices.Contains([]backends.Code{backends.Corrupt, backends.Unavailable, backends.Unsupported}, code) && (step != fault.Token || code != backends.Unauthenticated) {
 					f.t.Errorf("%s: got %s, want Corrupt or Unavailable", what, shown(out.err))
 				}
 			}

@@ -19,13 +19,11 @@ const countRequirements = 211
 func elsewhere() map[string]string {
 	return map[string]string{
 		"hedge":                    "no driver hedges, and neither does the Store",
-		"retry/backoff-jitter":     "pauses of drivers with sockets have no virtual time: a busy machine would make them unequal too",
-		"sum/modes":                "which headers there are is known per driver: the tests of backends/s3 look at them for each mode",
 		"sum/plain-http-and-https": "it is the cases of sum and put against a server with TLS: TestS3OnMinIOTLS in test/drivers",
 	}
 }
 
-const mostElsewhere = 4
+const mostElsewhere = 2
 
 // TestRequirements_EachHasItsCase: nothing that was asked for is forgotten, and no case that is asked for goes away.
 func TestRequirements_EachHasItsCase(t *testing.T) {

@@ -22,6 +22,10 @@ func retryCases() []Case {
 		{ID: "retry/not-on-permanent", Rule: "An answer that will not change is not asked for again.", Level: Both, Needs: overHTTP, Uses: uses, Step: fault.Get, Run: retryPermanent},
 		{ID: "retry/not-after-cancel", Rule: "A call that the caller gives up in a pause between attempts ends at once, and sends nothing more.", Level: Both, Needs: overHTTP, Uses: uses, Step: fault.Stat, Run: retryCancelled},
 		{ID: "retry/retry-after", Rule: "The error of a call that the store throttles tells how long the store wants to be left alone.", Level: Both, Needs: overHTTP, Uses: uses, Step: fault.List, Run: retryAfterTold},
+		{
+			ID: "retry/backoff-jitter", Rule: "Pauses between attempts are different for everyone, none is longer than allowed, the store's wish to be left alone counts as far as that, and the caller's context ends one.",
+			Level: Driver, Needs: overHTTP, Uses: []Facility{UsesDialect, UsesAttempts, UsesRetryDelay, UsesGoTest}, Run: retryJitter,
+		},
 		{ID: "throttle/503-slowdown-burst", Rule: "When every other request is throttled, all calls still succeed.", Level: Store, Needs: overHTTP, Uses: uses, Step: fault.Put, Run: throttleBurst},
 		{ID: "fault/random", Rule: "Whatever failures meet a mixed load: calls succeed or fail in a way that is true of the store, and nothing is left.", Level: Store, Needs: overHTTP, Uses: append(uses, UsesTimeouts), Step: fault.Put, Scale: Full, Run: randomFaults},
 	}

@@ -40,8 +40,9 @@ type runner struct {
 
 // job is a case at one level.
 type job struct {
-	c Case
-	l Level
+	c  Case
+	l  Level
+	tt *testing.T // nil without go test
 }
 
 func (j job) name() string { return j.c.ID + "/" + j.l.String() }
@@ -96,7 +97,7 @@ func (r *runner) jobs() []job {
 	var alone, together []job
 	for _, c := range Cases() {
 		for _, l := range c.levels() {
-			j := job{c, l}
+			j := job{c: c, l: l}
 			switch {
 			case r.h.Only != nil && !r.h.Only.MatchString(j.name()):
 			case r.alone(j):
@@ -129,6 +130,7 @@ func Run(t *testing.T, h Harness) {
 			if !r.alone(j) {
 				t.Parallel()
 			}
+			j.tt = t
 			switch res := r.run(t.Context(), j); res.Outcome {
 			case Pass:
 			case Fail:
@@ -196,7 +198,7 @@ func Report(ctx context.Context, h Harness, sink func(Result)) error {
 func (r *runner) run(ctx context.Context, j job) Result {
 	began := r.now()
 	res := Result{Case: j.c.ID, Level: j.l, Rule: j.c.Rule, Seed: r.h.Seed, Outcome: Pass}
-	if res.Why = j.c.skips(&r.h, r.props); res.Why != "" {
+	if res.Why = j.skips(&r.h, r.props); res.Why != "" {
 		res.Outcome = Skip
 		return res
 	}
@@ -233,6 +235,7 @@ func (r *runner) run(ctx context.Context, j job) Result {
 // inside is the case, its clean-ups, and the looks that belong to its label.
 func (r *runner) inside(ctx context.Context, j job, label string, res *Result) {
 	t := newCaseT(ctx)
+	t.tt = j.tt
 	b := r.bench(t.ctx, j, t)
 	r.attempt(t, label, "the case", r.h.Limits.CaseTimeout, func() { j.c.Run(t, b) })
 	r.attempt(t, label, "the closing of the clients", sweepWithin, func() { t.cleanUp(); b.release() })

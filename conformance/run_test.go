@@ -36,7 +36,7 @@ func runs(t *testing.T, h Harness, f func(T, *Bench)) Result {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return r.run(t.Context(), job{Case{ID: "get/whole", Rule: "The rule.", Serial: true, Run: f}, Driver})
+	return r.run(t.Context(), job{c: Case{ID: "get/whole", Rule: "The rule.", Serial: true, Run: f}, l: Driver})
 }
 
 func TestRun_SeesWhatACaseLeaves(t *testing.T) {

@@ -8,10 +8,12 @@ import (
 	"runtime"
 	"runtime/debug"
 	"sync"
+	"testing"
 )
 
 // caseT is the T of one run: it gathers what the case says.
 type caseT struct {
+	tt     *testing.T // nil without go test
 	ctx    context.Context
 	cancel context.CancelFunc
 

@@ -20,6 +20,10 @@ func tellCases() []Case {
 			Uses: []Facility{UsesWrongCredentials}, Run: errSecrets,
 		},
 		{
+			ID: "sum/modes", Rule: "In each mode of checksums a request with data has exactly the header that is documented for it, and the data no trailer or encoding of its own.",
+			Level: Driver, Needs: overHTTP, Uses: []Facility{UsesDialect, UsesChecksums}, Run: sumModes,
+		},
+		{
 			ID: "sum/download-corrupted", Rule: "Where the store has checksums and reads are checked, a whole object of which a bit changed on its way is Corrupt, never a clean end.",
 			Level: Driver, Needs: overHTTP, Uses: []Facility{UsesFaults, UsesAttempts, UsesRetryDelay, UsesCheckedReads}, Step: fault.Get, Run: sumDownload,
 		},

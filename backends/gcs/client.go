@@ -44,7 +44,7 @@ func (o *Options) newClient(ctx context.Context, t http.RoundTripper, s *source,
 	if err != nil {
 		return nil, err
 	}
-	rt := &streams{next: &signer{next: answers{httpstore.Transport{Next: t}}, source: s, agent: env.UserAgent}}
+	rt := &streams{next: &signer{next: answers{httpstore.Transport{Next: t, Patience: o.RetryDelay}}, source: s, agent: env.UserAgent}}
 	client := &http.Client{Transport: rt, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
 	c, err := storage.NewClient(ctx, option.WithHTTPClient(client), option.WithEndpoint(endpoint), option.WithoutAuthentication(), storage.WithJSONReads())
 	if err != nil {
@@ -64,7 +64,7 @@ func retryable(err error) bool {
 		return codeOf(decoded(e), stepGet).Temporary()
 	}
 	if e, ok := errors.AsType[*auth.Error](err); ok {
-		return e.Temporary()
+		return isTemporary(e)
 	}
 	if e, ok := errors.AsType[*backends.Error](err); ok { // ours: see answers
 		return e.Code.Temporary()

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
-	"strconv"
 	"strings"
 	"time"
 
@@ -160,6 +159,15 @@ func (d *Driver) classify(c *httpstore.Call, err error, s step) error {
 	return e
 }
 
+// isTemporary tells of an error of who gives tokens whether the same may succeed later. To the SDK's own answer it adds what a load balancer says of a server
+// that is gone.
+func isTemporary(e *auth.Error) bool {
+	if e.Temporary() {
+		return true
+	}
+	return e.Response != nil && (e.Response.StatusCode == http.StatusBadGateway || e.Response.StatusCode == http.StatusGatewayTimeout)
+}
+
 // classifyOther is for errors that are neither an answer of the store nor of the network.
 func (d *Driver) classifyOther(e *backends.Error, err error) {
 	if _, ok := errors.AsType[*tokenError](err); ok {
@@ -169,7 +177,7 @@ func (d *Driver) classifyOther(e *backends.Error, err error) {
 			return
 		}
 		e.Status = ae.Response.StatusCode
-		if ae.Temporary() {
+		if isTemporary(ae) {
 			e.Code = backends.Unavailable
 		} else if off := d.skew(ae.Response.Header); off > maxSkew {
 			e.Code = backends.ClockSkew
@@ -201,9 +209,7 @@ func (d *Driver) skew(h http.Header) time.Duration {
 func describe(e *backends.Error, ge *googleapi.Error) {
 	e.Status = ge.Code
 	e.RequestID = ge.Header.Get("X-Guploader-Uploadid")
-	if n, err := strconv.Atoi(ge.Header.Get("Retry-After")); err == nil && n > 0 {
-		e.RetryAfter = time.Duration(min(n, 3600)) * time.Second
-	}
+	e.RetryAfter = httpstore.RetryAfter(ge.Header)
 	text, _, _ := strings.Cut(strings.TrimSpace(ge.Message), "\n")
 	if text == "" {
 		text = http.StatusText(ge.Code)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/tierkit/tierkit/backends"
 )
@@ -73,6 +74,7 @@ type Call struct {
 	caller, ctx context.Context //nolint:containedctx // both live as long as the call
 	end         func()
 	sent        atomic.Int32
+	pause       atomic.Pointer[chan struct{}] // closed when the store may be asked again
 }
 
 // Context is what the request is to be made with.
@@ -93,4 +95,28 @@ func (c *Call) Ended() error {
 		return errClosed()
 	}
 	return nil
+}
+
+// leaveAlone keeps the next attempts from the store for a time.
+func (c *Call) leaveAlone(d time.Duration) {
+	if d <= 0 {
+		return
+	}
+	over := make(chan struct{})
+	time.AfterFunc(d, func() { close(over) })
+	c.pause.Store(&over)
+}
+
+// leftAlone waits until the store may be asked again.
+func (c *Call) leftAlone(ctx context.Context) error {
+	over := c.pause.Load()
+	if over == nil {
+		return nil
+	}
+	select {
+	case <-*over:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
 }

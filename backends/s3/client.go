@@ -23,6 +23,7 @@ import (
 	smithyhttp "github.com/aws/smithy-go/transport/http"
 
 	"github.com/tierkit/tierkit/backends"
+	"github.com/tierkit/tierkit/backends/httpstore"
 	"github.com/tierkit/tierkit/internal/settings"
 	"github.com/tierkit/tierkit/internal/transport"
 )
@@ -152,12 +153,29 @@ func (o *Options) retryer() aws.Retryer {
 	if longest <= 0 {
 		longest = defaultRetryDelay
 	}
-	return retry.NewStandard(func(so *retry.StandardOptions) {
+	return patient{longest, retry.NewStandard(func(so *retry.StandardOptions) {
 		so.MaxAttempts = attempts
 		so.MaxBackoff = longest
 		so.RateLimiter = ratelimit.None
 		so.Retryables = append([]retry.IsErrorRetryable{retry.IsErrorRetryableFunc(retryable)}, so.Retryables...)
-	})
+	})}
+}
+
+// patient heeds how long the store wishes to be left alone, as far as the longest pause allows: the SDK does not look at it.
+type patient struct {
+	longest time.Duration
+	*retry.Standard
+}
+
+var _ aws.RetryerV2 = patient{}
+
+// RetryDelay implements aws.Retryer.
+func (p patient) RetryDelay(attempt int, err error) (time.Duration, error) {
+	d, derr := p.Standard.RetryDelay(attempt, err)
+	if re, ok := errors.AsType[*awshttp.ResponseError](err); ok && re.Response != nil && re.Response.Response != nil {
+		d = max(d, min(httpstore.RetryAfter(re.Response.Header), p.longest))
+	}
+	return d, derr
 }
 
 // retryable is what the SDK does not know. Certificates, and TLS spoken to a server that has none, do not get better by themselves. The other way round pass:
@@ -166,7 +184,7 @@ func (o *Options) retryer() aws.Retryer {
 //   - whatever our own table calls throttled or timed out, 429 among it,
 //   - AccessDenied of MinIO to a PUT while the directory of the key is removed by a DELETE of its last object (seen with 2026-02-12).
 func retryable(err error) aws.Ternary {
-	if isTLSMistake(err) {
+	if isTLSMistake(err) || isAboutKeys(err) {
 		return aws.FalseTernary
 	}
 	re, ok := errors.AsType[*awshttp.ResponseError](err)
@@ -187,6 +205,15 @@ func retryable(err error) aws.Ternary {
 		return aws.TrueTernary
 	}
 	return aws.UnknownTernary
+}
+
+// isAboutKeys reports whether a request for keys failed, of which the attempts have been made already.
+func isAboutKeys(err error) bool {
+	if _, ok := errors.AsType[*keysError](err); ok {
+		return true
+	}
+	_, ok := errors.AsType[*smithy.OperationError](err) // that of our own request is put around it later
+	return ok
 }
 
 func isTLSMistake(err error) bool {

@@ -119,7 +119,7 @@ func (c *Credentials) provider(cfg aws.Config, h *holder, env backends.Env) (aws
 			o.BaseEndpoint = &c.STSEndpoint
 		}
 	})
-	return aws.NewCredentialsCache(stscreds.NewAssumeRoleProvider(client, c.Role, func(o *stscreds.AssumeRoleOptions) {
+	role := stscreds.NewAssumeRoleProvider(client, c.Role, func(o *stscreds.AssumeRoleOptions) {
 		o.RoleSessionName = c.RoleSession
 		if o.RoleSessionName == "" {
 			o.RoleSessionName = "tierkit"
@@ -127,7 +127,72 @@ func (c *Credentials) provider(cfg aws.Config, h *holder, env backends.Env) (aws
 		if c.ExternalID != "" {
 			o.ExternalID = &c.ExternalID
 		}
-	}), func(o *aws.CredentialsCacheOptions) { o.ExpiryWindow = time.Minute }), nil
+	})
+	return aws.NewCredentialsCache(&lasting{next: role, log: env.Log, now: env.Now}), nil
+}
+
+// renewBefore is how long before their end keys are renewed; renewAgain is how long after a renewal that failed the next one comes.
+const (
+	renewBefore = time.Minute
+	renewAgain  = 10 * time.Second
+)
+
+// lasting renews keys ahead of their end. While that fails, those that still hold are used: the SDK's cache would take them for gone.
+type lasting struct {
+	next aws.CredentialsProvider
+	log  *slog.Logger
+	now  func() time.Time
+
+	mu   sync.Mutex
+	last aws.Credentials
+}
+
+var _ aws.CredentialsProvider = (*lasting)(nil)
+
+// Retrieve implements aws.CredentialsProvider. What it returns counts as expired when it is to be renewed.
+func (l *lasting) Retrieve(ctx context.Context) (aws.Credentials, error) {
+	got, err := l.next.Retrieve(ctx)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	now := l.now()
+	if err != nil {
+		if !l.last.HasKeys() || !now.Before(l.last.Expires) {
+			return aws.Credentials{}, &keysError{err}
+		}
+		l.log.WarnContext(ctx, "temporary keys cannot be renewed, those that there are hold until "+l.last.Expires.Format(time.RFC3339), "error", err)
+		got = l.last
+		got.Expires = earlier(now.Add(renewAgain), got.Expires)
+		return got, nil
+	}
+	l.last = got
+	if got.CanExpire {
+		got.Expires = got.Expires.Add(-min(renewBefore, got.Expires.Sub(now)/2))
+	}
+	return got, nil
+}
+
+// marked marks errors as those of a provider whose own errors cannot be told from those of the store.
+type marked struct{ next aws.CredentialsProvider }
+
+// Retrieve implements aws.CredentialsProvider.
+func (m marked) Retrieve(ctx context.Context) (aws.Credentials, error) {
+	got, err := m.next.Retrieve(ctx)
+	if err != nil {
+		return got, &keysError{err}
+	}
+	return got, nil
+}
+
+type keysError struct{ err error }
+
+func (e *keysError) Error() string { return e.err.Error() }
+func (e *keysError) Unwrap() error { return e.err }
+
+func earlier(a, b time.Time) time.Time {
+	if b.Before(a) {
+		return b
+	}
+	return a
 }
 
 func (c *Credentials) base(cfg aws.Config, env backends.Env) (aws.CredentialsProvider, error) {
@@ -171,7 +236,8 @@ func (c *Credentials) base(cfg aws.Config, env backends.Env) (aws.CredentialsPro
 		if url == "" {
 			return nil, settings.Problemf(keyClass, c.Class, "AWS_CONTAINER_CREDENTIALS_RELATIVE_URI is not set")
 		}
-		return aws.NewCredentialsCache(endpointcreds.New(url, func(o *endpointcreds.Options) { o.AuthorizationToken = envs.ContainerAuthorizationToken })), nil
+		p := endpointcreds.New(url, func(o *endpointcreds.Options) { o.AuthorizationToken = envs.ContainerAuthorizationToken })
+		return aws.NewCredentialsCache(marked{p}), nil
 	case sourceInstance:
 		client := imds.NewFromConfig(cfg)
 		return aws.NewCredentialsCache(ec2rolecreds.New(func(o *ec2rolecreds.Options) { o.Client = client })), nil

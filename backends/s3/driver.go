@@ -118,6 +118,7 @@ func Open(ctx context.Context, o Options, env backends.Env) (*Driver, error) {
 	if err != nil {
 		return nil, err
 	}
+	cfg.Retryer = o.retryer // of requests for keys, too
 	creds, err := o.Credentials.provider(cfg, h, env)
 	if err != nil {
 		return nil, &backends.Error{Code: backends.InvalidArgument, Err: err}

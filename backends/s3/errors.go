@@ -7,15 +7,14 @@ import (
 	"io"
 	"net"
 	"net/http"
-	"strconv"
 	"strings"
 	"syscall"
-	"time"
 
 	awshttp "github.com/aws/aws-sdk-go-v2/aws/transport/http"
 	"github.com/aws/smithy-go"
 
 	"github.com/tierkit/tierkit/backends"
+	"github.com/tierkit/tierkit/backends/httpstore"
 	"github.com/tierkit/tierkit/internal/transport"
 )
 
@@ -162,6 +161,9 @@ func (d *Driver) classify(ctx, inner context.Context, err error, s step, n *tran
 	default:
 		e.Code = codeOfLocal(err)
 	}
+	if op, ok := errors.AsType[*smithy.OperationError](err); ok && isAboutKeys(op.Err) && !e.Code.Temporary() && e.Code != backends.ClockSkew {
+		e.Code = backends.Unauthenticated // above all, what is not found there is not an object
+	}
 	d.refine(e, s, n)
 	d.hint(e, s, api)
 	return e
@@ -174,9 +176,7 @@ func (d *Driver) describe(e *backends.Error, err error) {
 		return
 	}
 	e.Status, e.RequestID = re.HTTPStatusCode(), re.ServiceRequestID()
-	if secs, perr := strconv.Atoi(re.Response.Header.Get("Retry-After")); perr == nil && secs > 0 {
-		e.RetryAfter = time.Duration(min(secs, 3600)) * time.Second
-	}
+	e.RetryAfter = httpstore.RetryAfter(re.Response.Header)
 }
 
 func codeOf(code string, status int, s step) backends.Code {

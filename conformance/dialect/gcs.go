@@ -65,9 +65,9 @@ func gcsErrors() map[fault.ErrorKind]providerError {
 }
 
 // Error implements fault.Dialect.
-func (GCS) Error(_ string, kind fault.ErrorKind) *http.Response {
+func (GCS) Error(step string, kind fault.ErrorKind) *http.Response {
 	e, ok := gcsErrors()[kind]
-	if !ok {
+	if !ok || step == fault.Token && kind == fault.RateLimit {
 		return nil
 	}
 	if e.code == "" {

@@ -62,13 +62,17 @@ type providerError struct {
 }
 
 // Error implements fault.Dialect.
-func (S3) Error(_ string, kind fault.ErrorKind) *http.Response {
+func (S3) Error(step string, kind fault.ErrorKind) *http.Response {
 	e, ok := s3Errors()[kind]
 	if !ok {
 		return nil
 	}
 	if e.code == "" {
 		return fault.NewResponse(e.status, "", "X-Amz-Request-Id", requestID)
+	}
+	if step == fault.Token { // docs.aws.amazon.com/STS/latest/APIReference/CommonErrors.html
+		body := fmt.Sprintf("<ErrorResponse xmlns=\"https://sts.amazonaws.com/doc/2011-06-15/\"><Error><Type>Sender</Type><Code>%s</Code><Message>Something happened.</Message></Error><RequestId>%s</RequestId></ErrorResponse>", e.code, requestID)
+		return fault.NewResponse(e.status, body, "Content-Type", "text/xml", "X-Amzn-Requestid", requestID)
 	}
 	body := fmt.Sprintf("%s<Error><Code>%s</Code><Message>Something happened.</Message><Resource>/</Resource><RequestId>%s</RequestId></Error>", xml.Header, e.code, requestID)
 	return fault.NewResponse(e.status, body, "Content-Type", "application/xml", "X-Amz-Request-Id", requestID)

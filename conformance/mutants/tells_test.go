@@ -12,6 +12,7 @@ func tellMutants() []Mutant {
 		in(errs, "reads-every-error", "err/body-not-xml", "all of an error is read, however long", "= 64 << 10", "= 64 << 20").and("httpstore/transport.go", "= 64 << 10", "= 64 << 20"),
 		in(token, "quotes-its-request", "err/no-secrets", "the error of a token request quotes the request", asked, asked+"	if err != nil {\n		err = backends.Errorf(backends.CodeOf(err), \"token for %v: %w\", in, err)\n	}\n"),
 		in(put, "sends-no-checksum", "sum/upload-corrupted-in-flight", "a body has no checksum on its way", "	h.Set(\"Acme-Crc32c\", checksum(p.CRC32C))\n", "").and(put, " || out.CRC32C != checksum(sum) {", " {"),
+		in(put, "parts-have-no-header", "sum/modes", "parts are sent without their checksum", "		header: http.Header{\"Acme-Crc32c\": {checksum(p.CRC32C)}},\n", ""),
 		in("parts/put.go", "full-is-exhausted", "put/too-many-parts", "a body with too many parts looks like a full store", `backends.Errorf(backends.InvalidArgument, "the body does not fit`, `backends.Errorf(backends.Exhausted, "the body does not fit`),
 
 		in(config, "works-without-a-key", "cred/none", "a driver without credentials opens, and asks for a token with nothing", `case o.CredentialsFile == "" && (o.KeyID == ""`, `case o.CredentialsFile == "?" && (o.KeyID == ""`),

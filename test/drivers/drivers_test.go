@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"io/fs"
 	"maps"
+	"net/http"
 	"net/http/httptest"
 	"os"
 	"path/filepath"
@@ -19,6 +20,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"go.uber.org/goleak"
 
@@ -174,6 +176,20 @@ func onS3(t *testing.T, srv *testbed.S3, more map[string]string) conformance.Har
 		text := fmt.Sprintf("aws.access.key.id=%s\naws.secret.access.key=%s\n", srv.AccessKey, secret)
 		over := map[string]string{"storage.aws.access.key.id": "", "storage.aws.secret.access.key": "", "storage.aws.credentials.file": path}
 		return over, os.WriteFile(path, []byte(text), 0o600)
+	}
+	knobs.TokenServer = func(url string) (map[string]string, error) {
+		return map[string]string{"storage.aws.role.arn": "arn:aws:iam::123456789012:role/suite", "storage.aws.sts.endpoint.url": url}, nil
+	}
+	knobs.TokenAnswer = func(w http.ResponseWriter, holds time.Duration) { // keys that the server knows: it would not know temporary ones
+		w.Header().Set("Content-Type", "text/xml")
+		fmt.Fprintf(w, `<AssumeRoleResponse xmlns="https://sts.amazonaws.com/doc/2011-06-15/"><AssumeRoleResult><Credentials><AccessKeyId>%s</AccessKeyId><SecretAccessKey>%s</SecretAccessKey>`+
+			`<SessionToken></SessionToken><Expiration>%s</Expiration></Credentials></AssumeRoleResult></AssumeRoleResponse>`, srv.AccessKey, srv.SecretKey, time.Now().Add(holds).UTC().Format(time.RFC3339))
+	}
+	knobs.Checksums = map[string]conformance.ChecksumMode{
+		"crc32c": {Override: map[string]string{"storage.s3.checksum": "crc32c"}, Header: "X-Amz-Checksum-Crc32c"},
+		"md5":    {Override: map[string]string{"storage.s3.checksum": "md5"}, Header: "Content-Md5"},
+		"none":   {Override: map[string]string{"storage.s3.checksum": "none"}},
+		"auto":   {Override: map[string]string{"storage.s3.checksum": "auto"}, Header: "Content-Md5"}, // of servers that it does not know
 	}
 	return conformance.Harness{
 		Factory: &f, Settings: settings, Raw: &s3Eye{srv.Client(t), bucket}, Knobs: knobs, Dialect: dialect.S3{},

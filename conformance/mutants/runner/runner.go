@@ -56,6 +56,7 @@ func HTTP(f backends.Factory, server func() http.Handler, complete func(*conform
 			},
 		}
 		complete(&h)
+		h.Knobs.Checksums = map[string]conformance.ChecksumMode{"always": {Header: "Acme-Crc32c"}}
 		return h, srv.Close
 	}
 }
