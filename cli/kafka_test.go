@@ -1,7 +1,10 @@
 package cli_test
 
 import (
+	"context"
 	"encoding/json"
+	"io"
+	"net"
 	"strconv"
 	"strings"
 	"testing"
@@ -110,12 +113,57 @@ func TestKafka_TopicThatCannotBeRead(t *testing.T) {
 	defer c.Close()
 	b := newBed(t, []string{bootstrapKey + c.ListenAddrs()[0]})
 	c.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.ListOffsets}, Topic: kafkalog.Topic, Partitions: []int32{1}, Err: kerr.LeaderNotAvailable, Count: -1})
-	fails(t, cli.ExitFailed, []string{"does not go on", "LEADER_NOT_AVAILABLE"}, "ls", "--config", b.config)
+	r := fails(t, cli.ExitFailed, []string{"does not go on", "LEADER_NOT_AVAILABLE"}, "ls", "--config", b.config)
+	if n := strings.Count(r.err, "waiting for the metadata log"); n != 1 {
+		t.Errorf("it is said %d times that the log is waited for, want once:\n%s", n, r.err)
+	}
+}
+
+// mute is an address where connections are taken and nothing is answered, as behind a firewall that swallows.
+func mute(t *testing.T) (address string) {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = l.Close() })
+	return l.Addr().String()
+}
+
+// onText ends a context when a text is written.
+type onText struct {
+	all  []byte
+	text string
+	end  context.CancelFunc
+}
+
+func (w *onText) Write(b []byte) (int, error) {
+	if w.all = append(w.all, b...); strings.Contains(string(w.all), w.text) {
+		w.end()
+	}
+	return len(b), nil
+}
+
+// A command says what it waits for while Kafka is silent, and Ctrl-C ends it then.
+func TestKafka_SilentOneIsWaitedForAloud(t *testing.T) {
+	at := mute(t)
+	b := newBed(t, []string{bootstrapKey + at}, "payments-0")
+	for _, args := range [][]string{{"copy", "--config", b.config, b.logs}, {"ls", "--config", b.config}} {
+		ctx, cancel := context.WithCancel(t.Context())
+		said := &onText{text: "waiting for Kafka", end: cancel}
+		code := cli.Run(ctx, args, registry(), cli.Stdio{In: strings.NewReader(""), Out: io.Discard, Err: said})
+		cancel()
+		if code != cli.ExitInterrupted || !strings.Contains(string(said.all), at) || !strings.HasSuffix(string(said.all), "tierkit: interrupted\n") {
+			t.Errorf("%s: exit code %d, standard error %q, want 130, the address and the word", args[0], code, said.all)
+		}
+	}
 }
 
 func TestKafka_NobodyAnswers(t *testing.T) {
 	b := newBed(t, []string{bootstrapKey + "127.0.0.1:1", "remote.log.metadata.initialization.retry.max.timeout.ms=200"}, "payments-0")
-	fails(t, cli.ExitFailed, []string{"127.0.0.1:1"}, "ls", "--config", b.config)
+	fails(t, cli.ExitFailed, []string{"127.0.0.1:1", "refused", "bootstrap.servers"}, "ls", "--config", b.config)
+	b.configure(t, bootstrapKey+mute(t), "remote.log.metadata.initialization.retry.max.timeout.ms=200")
+	fails(t, cli.ExitFailed, []string{"tried for 200ms", "retry.max.timeout.ms", "bootstrap.servers"}, "copy", "--config", b.config, b.logs)
 }
 
 // The metadata commands work on the topic as they do on files, and make nothing.

@@ -224,18 +224,30 @@ func (s *session) assign(ctx context.Context, tps []remotelog.TopicIDPartition) 
 // stalledAfter ends a command whose metadata log is there and yet does not go on: a metadata partition without a leader, say.
 const stalledAfter = 20 * time.Second
 
+// sayAfter is how long a command waits for a metadata log that does not go on before it says so.
+const sayAfter = time.Second
+
 // waitReady waits for as long as the log goes on being read, however long that is.
 func (s *session) waitReady(ctx context.Context, tps ...remotelog.TopicIDPartition) error {
-	for {
+	said := false
+	for idle := time.Duration(0); ; {
 		before := s.readSoFar()
-		slice, cancel := context.WithTimeout(ctx, stalledAfter)
+		slice, cancel := context.WithTimeout(ctx, sayAfter)
 		err := s.meta.WaitReady(slice, tps...)
 		cancel()
-		if err == nil || ctx.Err() != nil || !errors.Is(err, context.DeadlineExceeded) {
+		switch {
+		case err == nil || ctx.Err() != nil || !errors.Is(err, context.DeadlineExceeded):
 			return err
+		case s.readSoFar() != before:
+			idle = 0
+			continue
 		}
-		if s.readSoFar() == before {
+		if idle += sayAfter; idle >= stalledAfter {
 			return fmt.Errorf("the metadata log does not go on for %v: %w", stalledAfter, err)
+		}
+		if !said {
+			said = true
+			s.app.log.Warn("waiting for the metadata log, which does not go on", "atMost", stalledAfter, "error", err)
 		}
 	}
 }

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+	"sync/atomic"
+	"time"
 
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
@@ -33,10 +35,33 @@ func errExplicit() error {
 		remotelog.ErrInvalidArgument, Topic, keyPartitions, keyReplication)
 }
 
+// sayAfter is how long Open waits for Kafka before it says so.
+const sayAfter = time.Second
+
+// sayWaiting logs that Open waits, once and if it does. The function that it returns ends that.
+func (o *Options) sayWaiting(last *atomic.Value) (stop func()) {
+	said := make(chan struct{})
+	t := time.AfterFunc(sayAfter, func() {
+		defer close(said)
+		args := []any{"bootstrap", strings.Join(o.Config.Admin.Bootstrap, ","), "atMost", o.Config.ConnectTimeout}
+		if err := last.Load(); err != nil {
+			args = append(args, "error", err)
+		}
+		o.Logger.Warn("waiting for Kafka, which has not answered yet", args...)
+	})
+	return func() {
+		if !t.Stop() {
+			<-said
+		}
+	}
+}
+
 // openTopic finds or makes the topic.
 func (o *Options) openTopic(ctx context.Context, cl *kgo.Client) (topicState, error) {
 	tctx, cancel := context.WithTimeout(ctx, o.Config.ConnectTimeout)
 	defer cancel()
+	var last atomic.Value // of string, the error of the last attempt
+	defer o.sayWaiting(&last)()
 	made := false
 	for {
 		st, err := describe(tctx, cl)
@@ -53,14 +78,25 @@ func (o *Options) openTopic(ctx context.Context, cl *kgo.Client) (topicState, er
 			return topicState{}, fmt.Errorf("%w: brokers with tiered storage make it when they start, and tierkit copy does with %s and %s set",
 				ErrNoTopic, keyPartitions, keyReplication)
 		}
+		last.Store(err.Error())
 		_, eof := errors.AsType[*kgo.ErrFirstReadEOF](err)
 		if eof || surfaced(err) || !sleep(tctx, o.Config.RetryEvery) {
-			if ctx.Err() != nil {
-				err = ended(ctx, err)
-			}
-			return topicState{}, fmt.Errorf("metadata log on kafka at %s cannot be opened: %w", strings.Join(o.Config.Admin.Bootstrap, ","), err)
+			return topicState{}, o.cannotOpen(ctx, tctx, err)
 		}
 	}
+}
+
+// cannotOpen is the error of Open when the last attempt ended with err. tctx is ctx until the time to connect is over.
+func (o *Options) cannotOpen(ctx, tctx context.Context, err error) error {
+	at := strings.Join(o.Config.Admin.Bootstrap, ",")
+	switch {
+	case ctx.Err() != nil:
+		err = ended(ctx, err)
+	case tctx.Err() != nil:
+		return fmt.Errorf("metadata log on kafka at %s cannot be opened: tried for %v (%s): %w: check %s, and that the brokers run and can be reached",
+			at, o.Config.ConnectTimeout, keyInitTimeout, err, clientKey(forAll, cBootstrap))
+	}
+	return fmt.Errorf("metadata log on kafka at %s cannot be opened: %w", at, err)
 }
 
 func (o *Options) checkPartitions(st topicState) error {
