@@ -36,7 +36,8 @@ func (c *KafkaCluster) Client() *kgo.Client {
 	c.t.Helper()
 	c.client.once.Do(func() {
 		c.client.cl, c.client.err = kgo.NewClient(kgo.SeedBrokers(c.Bootstrap()...), kgo.RecordPartitioner(kgo.ManualPartitioner()),
-			kgo.MetadataMinAge(50*time.Millisecond), kgo.ProducerBatchCompression(kgo.NoCompression()))
+			kgo.MetadataMinAge(50*time.Millisecond), kgo.ProducerBatchCompression(kgo.NoCompression()),
+			kgo.UnknownTopicRetries(-1)) // of several brokers some hear of a new topic late; the context ends it
 		if c.client.err == nil {
 			c.t.Cleanup(c.client.cl.Close)
 		}

@@ -29,9 +29,16 @@ const (
 // are moved. What the writes returned, the manager, a fresh one, and the brokers after a restart are compared with an
 // independent dump of the topic.
 func TestBroker_Chaos(t *testing.T) {
+	for _, version := range testbed.KafkaTested() {
+		t.Run(version, func(t *testing.T) { chaos(t, version) })
+	}
+}
+
+func chaos(t *testing.T, version string) {
 	ctx := testbed.Within(t, 15*time.Minute)
 	// The brokers do nothing about segments by themselves until the end, but for one look when they become leaders.
-	c := start(t, testbed.KafkaOptions{Brokers: 3, MetadataPartitions: 3, Properties: map[string]string{"remote.log.manager.task.interval.ms": "3600000"}})
+	c := start(t, testbed.KafkaOptions{Version: version, Brokers: 3, MetadataPartitions: 3,
+		Properties: map[string]string{"remote.log.manager.task.interval.ms": "3600000"}})
 	tps := c.tiered(ctx, "chaos", writers, map[string]string{"segment.bytes": "", "internal.segment.bytes": ""})
 	for _, tp := range tps { // the offsets of which the segments say that they hold them, all in epoch 0
 		records := make([]*kgo.Record, perWriter)
