@@ -19,7 +19,7 @@ func newMemory(stats func() membudget.Stats) *polled[membudget.Stats] {
 		}
 	}
 	p.number(Gauge, "tierkit_memory_limit_bytes", "The memory budget.", func(s st) float64 { return float64(s.Limit) })
-	p.number(Gauge, "tierkit_memory_fixed_bytes", "What encoders and decoders hold of the budget all the time.",
+	p.number(Gauge, "tierkit_memory_fixed_bytes", "What encoders, decoders and the index of the cache on disk hold of the budget all the time.",
 		func(s st) float64 { return float64(s.Fixed) })
 	p.family(Gauge, "tierkit_memory_ceiling_bytes", "The most that a class may hold.", []string{"class"},
 		class(func(s st) float64 { return float64(s.CopyCeiling) }, func(s st) float64 { return float64(s.FetchCeiling) }))

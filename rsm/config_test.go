@@ -150,6 +150,11 @@ func TestNeeds_AreThoseOfTheArchitecture(t *testing.T) {
 				continue
 			}
 			n, pair := b.Needs(), leastNeeds(c.withDefaults(), store).Fixed
+			index := indexNeed(c, limit)
+			if want := map[bool]int64{true: limit / 16}[c.Disk.on()]; index != want || n.Fixed < index {
+				t.Errorf("limit %d: the index of the disk tier has %d bytes of %d, want %d", limit, index, n.Fixed, want)
+			}
+			n.Fixed -= index
 			if n.Fixed%pair != 0 || n.Fixed < pair || n.Fixed > pair && n.Fixed > limit/4 {
 				t.Errorf("limit %d: %d bytes of codecs, a pair has %d", limit, n.Fixed, pair)
 			}

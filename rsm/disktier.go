@@ -38,7 +38,7 @@ func (d DiskConfig) Own() string {
 const (
 	// queueShare is the part of the budget that chunks to be written to disk may take, besides one.
 	queueShare = 16
-	// indexShare is the part of the budget that the index of the disk tier may take: not charged, but bounded.
+	// indexShare is the part of the budget that is the index of the disk tier's.
 	indexShare = 16
 )
 
@@ -54,7 +54,7 @@ func (m *Manager) openDisk(now func() time.Time) (err error) {
 	}
 	limit := m.budget.Stats().Limit
 	m.disk, err = disk.Open(disk.Options{
-		Dir: c.Dir, MaxBytes: c.MaxBytes, MaxEntries: int(limit / indexShare / disk.IndexBytes), Retention: m.config.Chunks.Retention,
+		Dir: c.Dir, MaxBytes: c.MaxBytes, MaxEntries: int(max(1, indexNeed(m.config, limit)/disk.IndexBytes)), Retention: m.config.Chunks.Retention,
 		Budget: m.budget, QueueBytes: m.diskQueue(limit), Now: now, Logger: m.log,
 	})
 	switch {

@@ -92,7 +92,7 @@ func New(o Options) (*Manager, error) {
 	pair := chunking.PairBytes(c.ZstdLevel, int64(c.ChunkBytes))
 	var err error
 	m.codecs, err = chunking.NewCodecs(chunking.CodecOptions{
-		Pairs: int(max(1, o.Budget.Needs().Fixed/pair)), Level: c.ZstdLevel, ChunkSize: int64(c.ChunkBytes),
+		Pairs: int(max(1, (o.Budget.Needs().Fixed-indexNeed(c, o.Budget.Stats().Limit))/pair)), Level: c.ZstdLevel, ChunkSize: int64(c.ChunkBytes),
 	})
 	if err != nil {
 		return nil, err

@@ -21,15 +21,24 @@ const (
 )
 
 // Needs returns what must always be possible with c over s: one copy and one fetch side by side, beside as many encoders and
-// decoders as fit a quarter of the budget, at least one and at most one for each processor (GOMAXPROCS).
+// decoders as fit a quarter of the budget, at least one and at most one for each processor (GOMAXPROCS), and the index of the disk tier.
 func Needs(c Config, s *backends.Store) membudget.Needs {
 	c = c.withDefaults()
 	n := leastNeeds(c, s)
 	limit := BudgetBytes(c, s)
-	pair := n.Fixed
-	pairs := min(int64(runtime.GOMAXPROCS(0)), min(limit/4, limit-n.Copy-n.Fetch)/pair)
-	n.Fixed = max(1, pairs) * pair
+	pair, index := n.Fixed, indexNeed(c, limit)
+	pairs := min(int64(runtime.GOMAXPROCS(0)), min(limit/4, limit-n.Copy-n.Fetch-index)/pair)
+	n.Fixed = max(1, pairs)*pair + index
 	return n
+}
+
+// indexNeed is the memory of the disk tier's index under a budget of limit: a part of it, set aside for as long as the process lives, because what
+// is in the index cannot be given back for others.
+func indexNeed(c Config, limit int64) int64 {
+	if !c.Disk.on() {
+		return 0
+	}
+	return limit / indexShare
 }
 
 // BudgetBytes returns the memory budget of c over s: memory.budget.bytes or its default.
@@ -42,8 +51,13 @@ func BudgetBytes(c Config, s *backends.Store) int64 {
 
 // MinBudgetBytes returns the smallest legal memory budget of c over s.
 func MinBudgetBytes(c Config, s *backends.Store) int64 {
-	n := leastNeeds(c.withDefaults(), s)
-	return n.Fixed + n.Copy + n.Fetch
+	c = c.withDefaults()
+	n := leastNeeds(c, s)
+	least := n.Fixed + n.Copy + n.Fetch
+	if c.Disk.on() { // and its share
+		least += (least - 1) / (indexShare - 1)
+	}
+	return least
 }
 
 // NewBudget returns the budget of c over s. It fails if memory.budget.bytes is below MinBudgetBytes, and names it.

@@ -1,6 +1,7 @@
 package disk
 
 import (
+	"encoding/binary"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -28,6 +29,38 @@ func BenchmarkRead(b *testing.B) {
 	}
 }
 
+func heap() int64 {
+	var m runtime.MemStats
+	runtime.GC()
+	runtime.ReadMemStats(&m)
+	return int64(m.HeapAlloc)
+}
+
+// Whatever the number of entries, the index and the list that a start makes stay within what callers set aside. Every segment has one entry: that
+// is the most that prefixes take.
+func TestIndex_TakesNoMoreThanItsFigure(t *testing.T) {
+	for _, n := range []int{900, 5_000, 14_500, 30_000, 60_000} {
+		c := &Cache{opts: Options{MaxBytes: 1 << 50, MaxEntries: n}, scanning: true}
+		before := heap()
+		c.index.init(c.opts.MaxBytes)
+		var all []found
+		for i := range n {
+			var key Key
+			binary.BigEndian.PutUint64(key[:], uint64(i)<<20)
+			all = append(all, found{key: key, size: 5000})
+		}
+		c.scanned(all, time.Now())
+		each := (heap() - before) / int64(n)
+		runtime.KeepAlive(all)
+		stands := (heap() - before) / int64(n)
+		t.Logf("%d entries: %d bytes for each while they are listed, %d afterwards", n, each, stands)
+		if each > IndexBytes || each < 150 || len(c.index.nodes) != n {
+			t.Errorf("%d entries take %d bytes each, IndexBytes is %d", len(c.index.nodes), each, IndexBytes)
+		}
+		runtime.KeepAlive(c)
+	}
+}
+
 // TestBench_StartWithManyEntries measures the start over 100,000 entries: how long until the first can be read, until all are known, and what
 // the index takes.
 func TestBench_StartWithManyEntries(t *testing.T) {
@@ -48,12 +81,6 @@ func TestBench_StartWithManyEntries(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-	}
-	heap := func() uint64 {
-		var m runtime.MemStats
-		runtime.GC()
-		runtime.ReadMemStats(&m)
-		return m.HeapAlloc
 	}
 	before := heap()
 	began := time.Now()

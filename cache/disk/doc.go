@@ -24,8 +24,8 @@
 //
 // Entries to be written wait in a queue whose buffers are charged to the memory budget as class Fetch. Nothing waits: where there is no room in the
 // queue or no memory, the entry is dropped and counted. The cache is a reclaimer: whoever waits for memory takes what is queued, but for the
-// one entry that is being written. Reading needs no memory but the caller's. The index is not charged; it takes about [IndexBytes] for
-// each entry, and [Options.MaxEntries] bounds it.
+// one entry that is being written. Reading needs no memory but the caller's. The index takes at most
+// [IndexBytes] for each of [Options.MaxEntries], which the caller sets aside of its budget.
 //
 // # Policy
 //

@@ -2,8 +2,9 @@ package disk
 
 import "time"
 
-// IndexBytes is about what the index needs in memory for each entry.
-const IndexBytes = 192
+// IndexBytes is the most that the index needs in memory for each entry: 250 at the worst moment of its maps' growth, and what the list of
+// the files takes while a start looks through them.
+const IndexBytes = 384
 
 // sameUse is the time within which uses of an entry count as one.
 const sameUse = time.Minute
