@@ -20,6 +20,18 @@ type Mutant struct {
 	Case  string // that kills it
 	Bug   string // what a programmer did there
 	Edits []Edit
+	On    string // the clean driver with which it runs, if the bug is in a package that all have in common
+}
+
+// clean is the driver without the bug.
+func (m *Mutant) clean() string {
+	switch {
+	case m.On != "":
+		return m.On
+	case strings.HasPrefix(m.Edits[0].File, "mem/"):
+		return cleanMemory
+	}
+	return cleanHTTP
 }
 
 // Edit replaces text that occurs once in a file: mem/get.go, acme/client.go, acmeserver/objects.go, parts/put.go, httpstore/body.go.
@@ -89,14 +101,10 @@ func (o *overlay) copied(to, pkg string, edits []Edit, imports map[string]string
 		}
 		text := string(data)
 		for _, e := range edits {
-			if e.File != pkg+"/"+base {
-				continue
+			if e.File == pkg+"/"+base {
+				done++
+				text = o.replaced(text, to, e)
 			}
-			done++
-			if n := strings.Count(text, e.Old); n != 1 || e.Old == e.New {
-				o.t.Errorf("mutant %s: its text is %d times in %s, want once:\n%s", to, n, e.File, e.Old)
-			}
-			text = strings.Replace(text, e.Old, e.New, 1)
 		}
 		for from, to := range imports {
 			text = strings.ReplaceAll(text, `"`+from+`"`, `"`+to+`"`)
@@ -107,6 +115,15 @@ func (o *overlay) copied(to, pkg string, edits []Edit, imports map[string]string
 		o.t.Errorf("mutant %s: %d of %d edits are of files that are there", to, done, len(edits))
 	}
 	return module + "/" + at
+}
+
+// replaced makes an edit.
+func (o *overlay) replaced(text, mutant string, e Edit) string {
+	o.t.Helper()
+	if n := strings.Count(text, e.Old); n != 1 || e.Old == e.New {
+		o.t.Errorf("mutant %s: its text is %d times in %s, want once:\n%s", mutant, n, e.File, e.Old)
+	}
+	return strings.Replace(text, e.Old, e.New, 1)
 }
 
 // subject adds a driver with edits to the program.
@@ -163,8 +180,11 @@ func build(t *testing.T, all []Mutant) (program string) {
 	o.subject(cleanMemory, nil)
 	o.subject(cleanHTTP, nil)
 	for _, m := range all {
-		o.subject(m.ID, m.Edits)
+		if m.On == "" {
+			o.subject(m.ID, m.Edits)
+		}
 	}
+	o.inPlace(all)
 	if t.Failed() {
 		t.FailNow()
 	}

@@ -65,7 +65,9 @@ func memoryWrites() []Mutant {
 		in(put, "appends", "overwrite/replaces", "a shorter object keeps the tail of the one before", memStored,
 			"	if old, ok := d.space.get(key); ok && len(old.data) > len(data) {\n		data = append(data, old.data[len(data):]...)\n	}\n"+memStored),
 		{ID: "overwrites-in-place", Case: "overwrite/readers-never-mix", Bug: "a reader sees the bytes of the next version", Edits: []Edit{
-			{space, "	old, replaces := s.objects[key]\n", "	old, replaces := s.objects[key]\n	if replaces {\n		copy(old.data, data)\n	}\n"}}},
+			{space, "	old, replaces := s.objects[key]\n", "	old, replaces := s.objects[key]\n	if replaces {\n		copy(old.data, data)\n	}\n"},
+			{"mem/get.go", "	n := copy(p, b.rest)\n", "	time.Sleep(10 * time.Microsecond) // it would take luck to see it otherwise\n	n := copy(p[:min(len(p), 1000)], b.rest)\n"},
+			{"mem/get.go", "	\"sync/atomic\"\n", "	\"sync/atomic\"\n	\"time\"\n"}}},
 		in(space, "reader-sees-next-version", "overwrite/reader-in-flight", "a reader sees the bytes of the next version",
 			"	old, replaces := s.objects[key]\n", "	old, replaces := s.objects[key]\n	if replaces {\n		copy(old.data, data)\n	}\n"),
 		in(put, "commit-on-source-error", "atomic/failed-put-keeps-old", "what had arrived before the body failed becomes the object", memGather,

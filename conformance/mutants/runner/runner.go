@@ -103,7 +103,7 @@ func report(subjects map[string]Subject, name, run string, scale conformance.Sca
 	h, done := subject()
 	defer done()
 	h.Only, h.Seed, h.Scale = only, 1, scale
-	h.Limits.OpTimeout, h.Limits.CaseTimeout = prompt, time.Minute
+	h.Limits.OpTimeout, h.Limits.CaseTimeout, h.Limits.HugeBytes = prompt, time.Minute, 64<<20
 	enc := json.NewEncoder(out)
 	var failed error
 	n := 0
