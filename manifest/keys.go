@@ -55,6 +55,12 @@ func PartitionPath(tp remotelog.TopicIDPartition) string {
 	return fmt.Sprintf("%s-%s/%d/", tp.Topic, tp.TopicID, tp.Partition)
 }
 
+// OffsetPath is what the keys of the segments of a partition that begin at an offset begin with, behind the prefix. Those that were written in the digits of
+// another locale do not.
+func OffsetPath(tp remotelog.TopicIDPartition, startOffset int64) string {
+	return PartitionPath(tp) + base20(startOffset, ASCIIDigits) + "-"
+}
+
 func base20(offset int64, d Digits) string {
 	s := fmt.Sprintf("%0*d", offsetLen, offset)
 	if d == ASCIIDigits {

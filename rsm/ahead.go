@@ -35,9 +35,11 @@ func (m *Manager) ReadAhead() ReadAheadStats {
 	c.sweepUnread()
 	s := c.stats
 	for _, sc := range c.scans {
-		if sc.inOrder && !sc.asleep {
+		if !sc.inOrder || sc.asleep {
+			continue
+		}
+		if s.DepthBytes += int64(max(0, sc.edge-sc.at)) * sc.chunk; sc.before == nil {
 			s.Readers++
-			s.DepthBytes += int64(max(0, sc.edge-sc.at)) * sc.chunk
 		}
 	}
 	return s
@@ -118,26 +120,39 @@ func (s *logStream) reach(seg *segment, n int) int {
 	return max(n, last)
 }
 
-// advance sees that what lies ahead of chunk n is on its way. from is asked only if something has to be loaded.
+// advance sees that what lies ahead of chunk n is on its way, in the next segment too. from is asked only if something has to be loaded.
 func (c *chunkLoads) advance(ctx context.Context, from source, seg *segment, sc *scan, n, last int, prefetch int64) {
 	depth := c.depth(sc, prefetch)
 	if depth == 0 {
 		return
 	}
-	all := last <= n+depth
-	last = min(last, n+depth)
 	sc.edge = max(sc.edge, n)
+	c.fill(ctx, from, seg, sc, stretch{upto: n + depth, last: last, depth: depth})
+	if last == sc.last {
+		c.spill(ctx, sc, depth)
+	}
+}
+
+// stretch is what should be ahead of a reader in one segment.
+type stretch struct {
+	upto  int // the chunk that is the furthest
+	last  int // that may be asked for
+	depth int // chunks ahead, in all segments
+}
+
+// fill loads the chunks behind the edge of sc. Requests for single chunks would be many: one is made when there is room for a whole one, or for half of what
+// is ahead while that is less, or for all that there is.
+func (c *chunkLoads) fill(ctx context.Context, from source, seg *segment, sc *scan, s stretch) {
+	last := min(s.last, s.upto)
 	for sc.edge < last && !c.wanted(sc.id, sc.edge+1) {
 		sc.edge++
 	}
-	// Requests for single chunks would be many: one is made when there is room for a whole one, or for half of what is ahead
-	// while that is less, or for all that there is.
 	least := sc.request
 	switch {
-	case all:
+	case s.last <= s.upto:
 		least = 1
-	case depth <= sc.request:
-		least = (depth + 1) / 2
+	case s.depth <= sc.request:
+		least = (s.depth + 1) / 2
 	}
 	for missing := last - sc.edge; missing >= least && missing > 0 && sc.running < c.atOnce(sc); missing = last - sc.edge {
 		l := c.ahead(ctx, from.origin(seg), sc.edge+1, min(last, sc.edge+sc.request))

@@ -238,10 +238,14 @@ func (g *gets) all() []backends.Range {
 	return slices.Clone(g.ranges)
 }
 
+// TestReadAhead_GoesOnInTheNextSegment: where the store does not list, a segment is known when it is asked for.
 func TestReadAhead_GoesOnInTheNextSegment(t *testing.T) {
 	for _, withIndex := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
 			d := newDistant(t, distantConfig())
+			d.driver.list = func(context.Context, backends.ListOptions) (backends.Page, error) {
+				return backends.Page{}, backends.Errorf(backends.Denied, "no")
+			}
 			md, log := d.kafkaSegment(t, 1, 128*sixteenth)
 			after, afterLog := d.next(t, md, 2, 256*sixteenth)
 			brokerReads(t, d.Manager, md, log, md.SizeBytes, sixteenth, 1000, func(time.Duration) {})

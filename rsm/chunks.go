@@ -40,8 +40,9 @@ type chunkLoads struct {
 	closed   bool
 	running  sync.WaitGroup
 
-	scans     []*scan // the one used last at the end
-	aheadMost int64   // bytes that are loaded ahead of all of them
+	scans     []*scan   // the one used last at the end
+	aheadMost int64     // bytes that are loaded ahead of all of them
+	seekAgain time.Time // the store does not let us list before that
 	unread    map[chunkKey]*scan
 	sweepAt   int // chunks in unread
 	stats     ReadAheadStats
@@ -247,6 +248,7 @@ func (c *chunkLoads) close() error {
 	}
 	for _, sc := range c.scans {
 		c.rest(sc)
+		c.letGo(sc)
 	}
 	for l := range c.leases {
 		c.endLease(l)

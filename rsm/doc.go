@@ -22,7 +22,12 @@
 // who calls. A scan is such a reader: the segment, where its last fetch began, and what it was given. A fetch that begins in the last
 // 2 MiB of that, or where the last one began, goes on with the scan; any other is a new one. A scan that has come to the end of its
 // segment goes on, with all that is known of it, in the one whose first offset follows its last: at the first fetch there, or already
-// when the offset index is asked for, which a broker does three requests earlier. The scans used last are remembered, 256 of them.
+// when the offset index is asked for, which a broker does three requests earlier. The scans used last are remembered, 256 of them. A fetch
+// may come in several requests, each where the one before it ended.
+//
+// What should be ahead of a scan does not end with its segment. Nobody names the next one beforehand, but its keys begin with its first
+// offset: a listing of that prefix finds it, one for each segment that is read to its end. Its manifest, its indexes and its first
+// chunks are then there when the reader comes. Where listing is denied nothing is known before the indexes are asked for.
 //
 // How much is loaded ahead of a scan is the least of
 //   - four times what it has read in order: a reader that leaves has wasted no more than that, and a quick one is at full depth after

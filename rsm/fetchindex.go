@@ -2,6 +2,7 @@ package rsm
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"time"
@@ -23,6 +24,7 @@ type indexKey struct {
 type indexCache struct {
 	m       *Manager
 	cache   *cache.Cache[indexKey, []byte]
+	most    int64
 	timeout time.Duration
 }
 
@@ -31,7 +33,7 @@ type indexHandle = cache.Handle[indexKey, []byte]
 func newIndexCache(m *Manager, now func() time.Time) *indexCache {
 	c := m.config.Indexes
 	most := c.Max.within(10<<20, m.budget.Stats().Limit/2)
-	return &indexCache{m: m, timeout: c.Timeout, cache: cache.New[indexKey, []byte](cache.Options{
+	return &indexCache{m: m, most: most, timeout: c.Timeout, cache: cache.New[indexKey, []byte](cache.Options{
 		Budget: m.budget, MaxBytes: most, ExpireAfterAccess: c.Retention, Now: now,
 	})}
 }
@@ -103,7 +105,7 @@ func (c *indexCache) get(ctx context.Context, r *reader, t remotelog.IndexType) 
 	}
 }
 
-// load reads one part of the .indexes object, checks and opens it.
+// load reads a part of the .indexes object.
 func (c *indexCache) load(ctx context.Context, seg *segment, at []stem, t remotelog.IndexType, part manifest.Part) (_ cache.Entry[[]byte], err error) {
 	var none cache.Entry[[]byte]
 	res, err := c.m.reserve(ctx, membudget.Capacity(int(part.Size)))
@@ -117,27 +119,92 @@ func (c *indexCache) load(ctx context.Context, seg *segment, at []stem, t remote
 	}()
 	ctx, stop := withTimeout(ctx, c.timeout, "loading an index")
 	defer stop(&err)
-	obj, err := c.m.get(ctx, at, manifest.IndexesSuffix, backends.GetOptions{Range: backends.Range{Offset: part.Position, Length: part.Size}})
+	others := c.others(seg, t, res)
+	defer func() {
+		for _, o := range others { // those that were not read
+			o.memory.Release()
+		}
+	}()
+	obj, err := c.open(ctx, at, part, others)
+	if errors.Is(err, errShort) && len(others) > 0 { // the part that is asked for may be there all the same
+		obj, err = c.open(ctx, at, part, nil)
+	}
 	if err != nil {
 		return none, err
 	}
 	defer func() { _ = obj.Body.Close() }() // read only
-	buf := res.Buffer(int(part.Size))
-	if _, err := io.ReadFull(obj.Body, buf); err != nil {
-		return none, err
+	e, err := c.read(obj.Body, seg, t, part, res)
+	for err == nil && len(others) > 0 {
+		o := others[0]
+		more, bad := c.read(obj.Body, seg, o.t, o.part, o.memory)
+		if bad != nil {
+			break // who asks for it will find out
+		}
+		others = others[1:]
+		if c.cache.Add(indexKey{seg.id, o.t}, more) != nil {
+			break // closed
+		}
+	}
+	return e, err
+}
+
+// other is an index that comes with the one that is asked for.
+type other struct {
+	t      remotelog.IndexType
+	part   manifest.Part
+	memory *membudget.Reservation
+}
+
+// others are the parts behind the offset index, if there is room for all of them: a broker that asks for it asks for the timestamp and the transaction index
+// next, and a request for each takes longer than their bytes do. None for other indexes.
+func (c *indexCache) others(seg *segment, t remotelog.IndexType, res *membudget.Reservation) (all []other) {
+	if t != remotelog.OffsetIndex {
+		return nil
+	}
+	sum := res.Size()
+	for _, t := range manifest.StoredOrder() {
+		if part, ok := seg.Indexes.Part(t); ok && part.Size > 0 && t != remotelog.OffsetIndex {
+			all = append(all, other{t: t, part: part})
+			sum += membudget.Capacity(int(part.Size))
+		}
+	}
+	if sum > c.most || !res.TryGrow(sum-res.Size()) {
+		return nil
+	}
+	for i := range all {
+		all[i].memory = res.Split(membudget.Capacity(int(all[i].part.Size)))
+		all[i].memory.Detach()
+	}
+	return all
+}
+
+// open asks for a part and the others, which lie behind it.
+func (c *indexCache) open(ctx context.Context, at []stem, part manifest.Part, others []other) (*backends.Object, error) {
+	end := part.Position + part.Size
+	if n := len(others); n > 0 {
+		end = others[n-1].part.Position + others[n-1].part.Size
+	}
+	return c.m.get(ctx, at, manifest.IndexesSuffix, backends.GetOptions{Range: backends.Range{Offset: part.Position, Length: end - part.Position}})
+}
+
+// read reads a part, checks and opens it.
+func (c *indexCache) read(r io.Reader, seg *segment, t remotelog.IndexType, part manifest.Part, memory *membudget.Reservation) (e cache.Entry[[]byte], err error) {
+	buf := memory.Buffer(int(part.Size))
+	if _, err := io.ReadFull(r, buf); err != nil {
+		return e, err
 	}
 	if seg.Checksums != nil {
 		if want, ok := seg.Checksums.Part(t); ok && manifest.Checksum(buf) != want {
-			return none, chunking.ErrChecksum
+			return e, chunking.ErrChecksum
 		}
 	}
 	plain := buf
 	if seg.key != nil {
 		if plain, err = seg.key.Open(buf[:0], buf); err != nil {
-			return none, err
+			return e, err
 		}
 	}
-	return cache.Entry[[]byte]{Value: plain, Buffer: buf, Memory: res}, nil
+	return cache.Entry[[]byte]{Value: plain, Buffer: buf, Memory: memory}, nil
 }
 
 // indexStream reads an index out of the cache, pinned for one Read at a time. Should it have left the cache, it is loaded again. It stays with the

@@ -122,6 +122,7 @@ type stub struct {
 	get    func(ctx context.Context, key string, o backends.GetOptions) (*backends.Object, error)
 	stat   func(ctx context.Context, key string) (backends.Info, error)
 	delete func(ctx context.Context, key string) error
+	list   func(ctx context.Context, o backends.ListOptions) (backends.Page, error)
 	sizes  func(size int64) (int64, int64)
 }
 
@@ -151,6 +152,13 @@ func (s *stub) Delete(ctx context.Context, key string) error {
 		return s.delete(ctx, key)
 	}
 	return s.Driver.Delete(ctx, key)
+}
+
+func (s *stub) List(ctx context.Context, o backends.ListOptions) (backends.Page, error) {
+	if s.list != nil {
+		return s.list(ctx, o)
+	}
+	return s.Driver.List(ctx, o)
 }
 
 // PutMemory implements backends.PutSizer.

@@ -28,13 +28,14 @@ type scan struct {
 	endOffset int64 // of the segment
 	size      int64 // of the segment
 
-	start, next int64 // where its last fetch began, and what follows the last byte that it was given
+	start, next int64 // where its last fetch began, in however many requests, and what follows the last byte that it was given
 	streams     int   // open
 	followed    bool  // a fetch went on where another had ended
 	inOrder     bool  // that, or a stream came from one chunk into the next
 
 	id    identity // of the stored form that at and edge are about
 	chunk int64    // its chunk size
+	last  int      // its last chunk
 	// request is how many chunks of it one request is made for at most.
 	request int
 	at      int   // the furthest chunk that a stream stood in; -1: none
@@ -51,6 +52,8 @@ type scan struct {
 	timer   *time.Timer   // until then; nil: never needed
 	lingers chunkKey      // with the cache switched off: the chunk that its last stream stood in
 	stays   bool          // lingers is one
+	after   successor     // what its reader will come to
+	before  *scan         // of a successor whose reader has not come yet: where that is; else nil
 }
 
 // pace is how fast a reader reads when it has what it reads.
@@ -95,10 +98,18 @@ func newScan(md *remotelog.SegmentMetadata, start int64) *scan {
 // heir returns the scan that goes on in the next segment: what is known of the reader holds there too.
 func (sc *scan) heir(md *remotelog.SegmentMetadata) *scan {
 	h := newScan(md, 0)
-	h.followed, h.inOrder, h.read, h.pace, h.took, h.ceiling = sc.followed, sc.inOrder, sc.read, sc.pace, sc.took, sc.ceiling
-	h.pace.pos = 0
-	sc.pace.seen = time.Time{} // its reader is the heir's
+	sc.bequeath(h)
 	return h
+}
+
+// bequeath makes the reader of sc that of h.
+func (sc *scan) bequeath(h *scan) {
+	h.followed, h.inOrder, h.read, h.pace, h.took = sc.followed, sc.inOrder, sc.read, sc.pace, max(sc.took, h.took)
+	if h.ceiling == 0 {
+		h.ceiling = sc.ceiling
+	}
+	h.pace.pos = 0
+	sc.pace.seen = time.Time{}
 }
 
 // follow returns the scan that a fetch from start on is part of, with one more stream. A broker's fetch begins a little before the end
@@ -112,6 +123,7 @@ func (c *chunkLoads) follow(md *remotelog.SegmentMetadata, start int64) *scan {
 		if start > sc.start {
 			sc.followed, sc.inOrder = true, true
 		}
+		c.come(sc)
 	case start == 0 && before != nil:
 		sc = before.heir(md)
 		sc.followed, sc.inOrder = true, true
@@ -119,7 +131,9 @@ func (c *chunkLoads) follow(md *remotelog.SegmentMetadata, start int64) *scan {
 		sc = newScan(md, start)
 	}
 	c.remember(sc)
-	sc.start = start
+	if start != sc.next { // else it is a part of the last one, whose client asked for it piece by piece
+		sc.start = start
+	}
 	sc.streams++
 	sc.asleep = false
 	return sc
@@ -135,7 +149,13 @@ func (c *chunkLoads) expect(ctx context.Context, r *reader) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	before := c.scanBefore(r.md)
-	if before == nil || !before.followed || c.scanAt(r.md, 0) != nil {
+	if before == nil || !before.followed {
+		return
+	}
+	if sc := c.scanAt(r.md, 0); sc != nil {
+		if sc.before != nil { // known already
+			c.spill(ctx, sc.before, c.depth(sc.before, 0))
+		}
 		return
 	}
 	sc := before.heir(r.md)
@@ -157,7 +177,8 @@ func (e *expected) origin(seg *segment) origin {
 
 // adopt makes sc a scan of that stored form of its segment.
 func (c *chunkLoads) adopt(sc *scan, seg *segment) {
-	sc.id, sc.chunk, sc.request, sc.at, sc.edge = seg.id, seg.Chunks.ChunkSize(), c.request(seg), -1, -1
+	sc.id, sc.chunk, sc.last, sc.request = seg.id, seg.Chunks.ChunkSize(), seg.Chunks.Chunks()-1, c.request(seg)
+	sc.at, sc.edge = -1, -1
 }
 
 // scanAt finds the scan that goes on at start; of several the one that ended nearest.
@@ -201,6 +222,10 @@ func (c *chunkLoads) remember(sc *scan) {
 		return // all are in use
 	}
 	c.rest(victim)
+	c.letGo(victim)
+	if victim.before != nil {
+		c.letGo(victim.before)
+	}
 	c.forgetScan(victim)
 }
 
@@ -225,7 +250,7 @@ func (c *chunkLoads) unfollow(sc *scan) {
 // watch sees that sc comes to rest if nobody reads on.
 func (c *chunkLoads) watch(sc *scan) {
 	switch {
-	case c.closed, len(sc.loads.loads) == 0 && !sc.stays && sc.unread == 0:
+	case c.closed, len(sc.loads.loads) == 0 && !sc.stays && sc.unread == 0 && !sc.after.busy():
 	case sc.timer == nil:
 		sc.timer = time.AfterFunc(scanIdle, func() {
 			c.mu.Lock()
@@ -246,6 +271,7 @@ func (c *chunkLoads) rest(sc *scan) {
 		sc.timer.Stop()
 	}
 	sc.loads.end(c)
+	c.restAfter(sc)
 	if sc.stays {
 		sc.stays = false
 		c.standOff(sc.lingers)

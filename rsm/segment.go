@@ -212,9 +212,7 @@ func (m *Manager) open(ctx context.Context, md *remotelog.SegmentMetadata) (*rea
 // segment was copied again. The segment is the caller's for the call that it works on: it stays valid, whatever becomes of its
 // place in the cache, and is no longer charged then.
 func (r *reader) segment(ctx context.Context) (seg *segment, fresh bool, err error) {
-	if r.h.Pin() {
-		seg = r.h.Value()
-		r.h.Keep()
+	if seg = r.there(); seg != nil {
 		return seg, false, nil
 	}
 	h, err := r.m.manifests.get(ctx, r.md, r.stems.ofManifest())
@@ -224,6 +222,16 @@ func (r *reader) segment(ctx context.Context) (seg *segment, fresh bool, err err
 	before := r.id
 	seg = r.take(h)
 	return seg, r.id != before, nil
+}
+
+// there returns the segment as segment does, nil if its memory was taken.
+func (r *reader) there() *segment {
+	if !r.h.Pin() {
+		return nil
+	}
+	seg := r.h.Value()
+	r.h.Keep()
+	return seg
 }
 
 // take makes h the reader's.
