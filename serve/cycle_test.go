@@ -56,8 +56,13 @@ func TestServer_CopiesFetchesAndDeletes(t *testing.T) {
 		t.Errorf("fetch at the end: %d %v", w.Code, w.Header())
 	}
 	want(t, ask(t, s, "POST", "/v1/fetch", map[string]any{"segment": seg.wire(), "start": 300_001}), 400, KindInvalidArgument)
-	if w := ask(t, s, "POST", "/v1/index/offset", map[string]any{"segment": seg.wire()}); w.Body.String() != "offsets" || w.Code != 200 {
-		t.Errorf("offset index: %d %q", w.Code, w.Body)
+	for _, method := range []string{"PUT", "POST"} {
+		if w := ask(t, s, method, "/v1/index/offset", map[string]any{"segment": seg.wire()}); w.Body.String() != "offsets" || w.Code != 200 {
+			t.Errorf("%s offset index: %d %q", method, w.Code, w.Body)
+		}
+		if w := ask(t, s, method, "/v1/fetch", map[string]any{"segment": seg.wire(), "start": 299_999}); w.Body.Len() != 1 || w.Code != 200 {
+			t.Errorf("%s fetch: %d, %d bytes", method, w.Code, w.Body.Len())
+		}
 	}
 	if w := ask(t, s, "POST", "/v1/index/timestamp", map[string]any{"segment": seg.wire()}); w.Body.Len() != 0 || w.Code != 200 {
 		t.Errorf("time index: %d %q", w.Code, w.Body)

@@ -18,7 +18,7 @@ const copyBuffer = 256 << 10
 
 var buffers = sync.Pool{New: func() any { return new([copyBuffer]byte) }}
 
-// serveFetch is POST /v1/fetch.
+// serveFetch is PUT /v1/fetch.
 func (s *Server) serveFetch(w http.ResponseWriter, r *http.Request) error {
 	q := fetchRequest{}
 	if err := s.readJSON(w, r, &q); err != nil {
@@ -50,7 +50,7 @@ func (s *Server) serveFetch(w http.ResponseWriter, r *http.Request) error {
 	})
 }
 
-// serveIndex is POST /v1/index/{type}.
+// serveIndex is PUT /v1/index/{type}.
 func (s *Server) serveIndex(w http.ResponseWriter, r *http.Request, name string) error {
 	t, err := remotelog.ParseIndexType(name)
 	if err != nil {

@@ -49,7 +49,7 @@ type route struct {
 // route finds it. It is not http.ServeMux's, which redirects some paths.
 func (s *Server) route(r *http.Request) route {
 	switch p := r.Method + " " + r.URL.Path; p {
-	case "POST /v1/fetch":
+	case "PUT /v1/fetch", "POST /v1/fetch":
 		return route{CallFetch, false, s.serveFetch}
 	case "POST /v1/delete":
 		return route{CallDelete, false, s.serveDelete}
@@ -62,7 +62,7 @@ func (s *Server) route(r *http.Request) route {
 	case "GET /metrics":
 		return route{CallMetrics, false, s.serveMetrics}
 	}
-	if rest, ok := strings.CutPrefix(r.URL.Path, "/v1/index/"); ok && r.Method == http.MethodPost {
+	if rest, ok := strings.CutPrefix(r.URL.Path, "/v1/index/"); ok && (r.Method == http.MethodPut || r.Method == http.MethodPost) {
 		return route{CallIndex, false, func(w http.ResponseWriter, r *http.Request) error { return s.serveIndex(w, r, rest) }}
 	}
 	if rest, ok := strings.CutPrefix(r.URL.Path, "/v1/copies/"); ok {

@@ -71,14 +71,14 @@ func (s *segment) check() error {
 	return nil
 }
 
-// fetchRequest is the body of POST /v1/fetch.
+// fetchRequest is the body of PUT /v1/fetch.
 type fetchRequest struct {
 	Segment segment `json:"segment"`
 	Start   int64   `json:"start"`
 	End     *int64  `json:"end"` // inclusive; nil: the last byte
 }
 
-// indexRequest is the body of POST /v1/index/{type}.
+// indexRequest is the body of PUT /v1/index/{type}.
 type indexRequest struct {
 	Segment segment `json:"segment"`
 }

@@ -26,15 +26,23 @@ abstract class DaemonStream extends InputStream {
         this.metrics = metrics;
     }
 
-    /** Asks for the bytes from position on. What it returns has at least one, unless there is none to come. */
-    abstract Body request(long position, Deadline deadline) throws IOException;
+    /**
+     * Asks for the bytes from position on. What it returns has at least one, unless there is none to come. wanted is how many the reader has asked
+     * for that waits for them, 0 if none waits yet.
+     */
+    abstract Body request(long position, int wanted, Deadline deadline) throws IOException;
+
+    /** The reader has closed the stream, of which it has read up to a position. */
+    void closed(long position) {
+        // It matters to few.
+    }
 
     /** Position of the end, known once something was asked for. */
     abstract long end();
 
     /** Asks for the first bytes, so that what fails fails here. */
     final void open() throws IOException, InterruptedException {
-        advance(retry.run(Deadline.in(limitMs), d -> request(position, d)));
+        advance(retry.run(Deadline.in(limitMs), d -> request(position, 0, d)));
     }
 
     private void advance(Body next) {
@@ -78,7 +86,7 @@ abstract class DaemonStream extends InputStream {
                 try {
                     Client.check(deadline);
                     if (body == null) {
-                        body = request(position, deadline);
+                        body = request(position, length, deadline);
                     }
                     return read(body, buffer, offset, length);
                 } catch (IOException e) {
@@ -114,10 +122,14 @@ abstract class DaemonStream extends InputStream {
 
     @Override
     public final void close() {
-        if (!closed && body != null) {
+        if (closed) {
+            return;
+        }
+        closed = true;
+        if (body != null) {
             body.close();
             body = null;
         }
-        closed = true;
+        closed(position);
     }
 }

@@ -21,7 +21,7 @@ final class IndexStream extends DaemonStream {
     }
 
     @Override
-    Body request(long position, Deadline deadline) throws IOException {
+    Body request(long position, int wanted, Deadline deadline) throws IOException {
         Body body = client.open(path, request, deadline);
         try {
             if (end >= 0 && body.left() != end) {

@@ -23,6 +23,7 @@ public final class RemoteStorageManager implements org.apache.kafka.server.log.r
     private final Metrics metrics = new Metrics();
     private final Retry retry = new Retry(metrics);
     private final Brake brake = new Brake();
+    private final Appetite appetite = new Appetite();
     private volatile Parts parts; // null: not configured
 
     /** What configure makes. */
@@ -158,7 +159,7 @@ public final class RemoteStorageManager implements org.apache.kafka.server.log.r
             if (start < 0 || end < start || start > size) {
                 throw new IllegalArgumentException("bytes " + start + " to " + end + " of a log of " + size);
             }
-            SegmentStream s = new SegmentStream(p.client, md, start, Math.min(end + 1L, size), p.fetchMs, retry, metrics.fetch);
+            SegmentStream s = new SegmentStream(p.client, md, start, Math.min(end + 1L, size), appetite, p.fetchMs, retry, metrics.fetch);
             if (start < size) { // else there is nothing to ask for
                 open(s);
             }

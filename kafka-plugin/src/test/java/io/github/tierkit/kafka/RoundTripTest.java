@@ -10,6 +10,7 @@ import java.io.IOException;
 import java.io.InputStream;
 import java.nio.file.Path;
 import java.util.Arrays;
+import java.util.Collections;
 import java.util.List;
 import java.util.Map;
 import java.util.Optional;
@@ -102,11 +103,60 @@ class RoundTripTest {
             try (InputStream in = b.rsm.fetchLogSegment(s.finished(), 0)) {
                 assertArrayEquals(s.log, in.readAllBytes());
             }
-            assertEquals(5 + 4, b.daemon.log.size(), "windows of 1 MiB + 64 KiB, then 4 MiB");
+            assertEquals(5 + 5, b.daemon.log.size(), "windows of 1 MiB + 64 KiB, again, then 4 MiB");
             InputStream closed = b.rsm.fetchLogSegment(s.finished(), 0);
             closed.close();
             closed.close();
             assertThrows(IOException.class, closed::read);
+        }
+    }
+
+    /** A broker reads the batch before the wanted one whole, that one, and what its buffer of 1 MiB still takes; or its buffer is larger. */
+    @Test
+    void aWindowIsWhatTheReaderNeeds() throws Exception {
+        int mib = 1 << 20;
+        int[][] takes = {{17, 1_000_000 - 17, 17, 1_000_000 - 17, mib - 1_000_000}, {17, 16_000, mib}, {17, 16_000, 3 * mib}, {17, 3_000_000, 17, 3_000_000}};
+        int[][] requests = {{2, 2, 1}, {1, 1, 1}, {2, 2, 1}, {3, 3, 2}}; // as often as was taken the last two times comes at once, up to 4 MiB
+        try (Bench b = new Bench(dir).configured()) {
+            for (int i = 0; i < takes.length; i++) {
+                Sample s = new Sample(dir, 12 << 20, false);
+                s.into(b.daemon);
+                for (int round = 0; round < requests[i].length; round++) {
+                    b.daemon.log.clear();
+                    assertTaken(b, s, takes[i]);
+                    assertEquals(Collections.nCopies(requests[i][round], "PUT /v1/fetch"), b.daemon.log, "fetch " + round + " of " + Arrays.toString(takes[i]));
+                }
+                assertTaken(b, s, new int[] {17}); // as for a lookup by time
+                b.daemon.log.clear();
+                assertTaken(b, s, new int[] {mib});
+                assertEquals(1, b.daemon.log.size());
+            }
+        }
+    }
+
+    /** Reads pieces as a broker does: until it has each. */
+    private static void assertTaken(Bench b, Sample s, int[] pieces) throws Exception {
+        int at = 1000;
+        try (InputStream in = b.rsm.fetchLogSegment(s.finished(), at)) {
+            for (int n : pieces) {
+                byte[] got = new byte[n];
+                assertEquals(n, in.readNBytes(got, 0, n));
+                assertArrayEquals(Arrays.copyOfRange(s.log, at, at + n), got);
+                at += n;
+            }
+        }
+    }
+
+    /** What is left over of a window is so little that the connection is kept. */
+    @Test
+    void fetchesOfLargeBatchesKeepTheConnection() throws Exception {
+        try (Bench b = new Bench(dir).configured()) {
+            Sample s = new Sample(dir, 12 << 20, false);
+            s.into(b.daemon);
+            for (int i = 0; i < 5; i++) {
+                assertTaken(b, s, new int[] {17, 1_000_000 - 17, 17, 1_000_000 - 17, (1 << 20) - 1_000_000});
+            }
+            assertEquals(1, b.daemon.connections);
         }
     }
 
