@@ -32,12 +32,12 @@ func (p *Protocol) update(md *remotelog.SegmentMetadata, state remotelog.State) 
 	return u
 }
 
-// segment takes one segment through the protocol and reports its result.
-func (j *offload) segment(ctx context.Context, s *LocalSegment) error {
+// segment takes one segment through the protocol and reports its result. remote are the partition's finished segments.
+func (j *offload) segment(ctx context.Context, s *LocalSegment, remote []remotelog.SegmentMetadata) error {
 	start := j.o.now()
 	md := remotelog.SegmentMetadata{SegmentID: remotelog.SegmentID{TopicIDPartition: s.plan.TopicIDPartition},
 		StartOffset: s.StartOffset, EndOffset: s.EndOffset, SizeBytes: s.SizeBytes, BrokerID: s.plan.BrokerID}
-	prepared, data, err := s.Prepare(ctx)
+	prepared, data, err := j.prepare(ctx, s, remote)
 	if err == nil {
 		md = prepared
 		md.ID = remotelog.NewUUID()

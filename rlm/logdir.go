@@ -22,6 +22,7 @@ const (
 	metaFile        = "meta.properties"
 	highWatermarks  = "replication-offset-checkpoint"
 	logStarts       = "log-start-offset-checkpoint"
+	cleanedUpTo     = "cleaner-offset-checkpoint"
 	partitionFile   = "partition.metadata"
 	leaderEpochFile = "leader-epoch-checkpoint"
 )
@@ -124,6 +125,7 @@ type logDir struct {
 	brokerID int32
 	highs    map[logfiles.Partition]int64 // nil: no checkpoint, as in a partition directory that was copied away
 	starts   map[logfiles.Partition]int64
+	cleaned  map[logfiles.Partition]int64 // compaction has been through what is below
 }
 
 func loadLogDir(path string) (*logDir, error) {
@@ -133,6 +135,9 @@ func loadLogDir(path string) (*logDir, error) {
 		return nil, err
 	}
 	if d.starts, err = loadCheckpoint(path, logStarts); err != nil {
+		return nil, err
+	}
+	if d.cleaned, err = loadCheckpoint(path, cleanedUpTo); err != nil {
 		return nil, err
 	}
 	b, err := readSideFile(filepath.Join(path, metaFile))

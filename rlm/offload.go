@@ -178,7 +178,9 @@ func (j *offload) partition(ctx context.Context, dir string) error {
 	if err != nil {
 		return err
 	}
-	j.notices(plan)
+	for _, text := range plan.Notices {
+		j.notice(plan.Dir, text)
+	}
 	remote, err := finished(ctx, j.mm, plan.TopicIDPartition)
 	if err != nil {
 		return fmt.Errorf("listing the remote segments of %s: %w", plan.TopicIDPartition, err)
@@ -188,7 +190,7 @@ func (j *offload) partition(ctx context.Context, dir string) error {
 			j.result(SegmentResult{Segment: remote[i], Result: Skipped})
 			continue
 		}
-		if err := j.segment(ctx, s); err != nil {
+		if err := j.segment(ctx, s, remote); err != nil {
 			return err
 		}
 	}
@@ -209,13 +211,11 @@ func (j *offload) logDir(path string) (*logDir, error) {
 	return d, err
 }
 
-func (j *offload) notices(p *Plan) {
+func (j *offload) notice(dir, text string) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	for _, text := range p.Notices {
-		if j.o.OnNotice != nil {
-			j.o.OnNotice(Notice{Dir: filepath.Clean(p.Dir), Text: text})
-		}
+	if j.o.OnNotice != nil {
+		j.o.OnNotice(Notice{Dir: filepath.Clean(dir), Text: text})
 	}
 }
 

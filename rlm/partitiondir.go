@@ -23,7 +23,13 @@ type localLog struct {
 	lineage   Lineage
 	segments  []localFile // by base offset; the last one is active
 	snapshots []int64     // offsets of the .snapshot files, ascending
-	indexes   []int64     // base offsets of the .index files
+	indexes   []localIndex
+}
+
+// localIndex is an index file.
+type localIndex struct {
+	base   int64
+	suffix string
 }
 
 // localFile is a .log file.
@@ -122,23 +128,26 @@ func (l *localLog) add(e fs.DirEntry) error {
 	if offset, ok := baseOffset(name, ".snapshot"); ok {
 		l.snapshots = append(l.snapshots, offset)
 	}
-	if base, ok := baseOffset(name, ".index"); ok {
-		l.indexes = append(l.indexes, base)
+	for _, suffix := range []string{".index", ".timeindex", ".txnindex"} {
+		if base, ok := baseOffset(name, suffix); ok {
+			l.indexes = append(l.indexes, localIndex{base, suffix})
+		}
 	}
 	return nil
 }
 
-// checkComplete finds a .log that was lost between two others by the .index that it left: the segment before it would be taken as if
-// it reached over the hole. Below the first .log lies what retention is removing, above the last one nothing is taken.
+// checkComplete finds a .log that was lost between two others by an index that it left: the segment before it would be taken as if
+// it reached over the hole. Below the first .log lies what retention is removing, above the last one nothing is taken. (A
+// .snapshot says nothing: an orderly stop leaves one inside a segment.)
 func (l *localLog) checkComplete() error {
 	bases := make([]int64, len(l.segments))
 	for i, s := range l.segments {
 		bases[i] = s.base
 	}
-	for _, base := range l.indexes {
-		if i, found := slices.BinarySearch(bases, base); !found && i > 0 && i < len(bases) {
-			return fmt.Errorf("%w: %s is missing, its .index is there: let the broker's replica restore it; if no record was lost, remove the .index",
-				remotelog.ErrCorrupt, fileName(l.dir, base, ".log"))
+	for _, x := range l.indexes {
+		if i, found := slices.BinarySearch(bases, x.base); !found && i > 0 && i < len(bases) {
+			return fmt.Errorf("%w: %s is missing, its %s is there: let the broker's replica restore it; if no record was lost, remove the %s",
+				remotelog.ErrCorrupt, fileName(l.dir, x.base, ".log"), x.suffix, x.suffix)
 		}
 	}
 	return nil

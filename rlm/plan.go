@@ -25,6 +25,8 @@ type Plan struct {
 	BrokerID int32
 	Segments []*LocalSegment // in order
 	Notices  []string        // what is not taken, and why
+
+	cleaned int64 // compaction has been through what is below; 0: nothing, as far as this broker knows
 }
 
 // LocalSegment is a segment that may be taken.
@@ -37,7 +39,8 @@ type LocalSegment struct {
 
 	plan  *Plan
 	log   *localLog
-	index int // in log.segments
+	index int  // in log.segments
+	gap   *gap // found by Prepare; nil: none
 }
 
 // PlanPartition reads which segments of a partition directory may be taken: what the broker's files show to be closed, committed,
@@ -64,7 +67,8 @@ func planPartition(ctx context.Context, dir string, o PlanOptions, load func(str
 	if err != nil {
 		return nil, err
 	}
-	p := &Plan{TopicIDPartition: tp, Dir: dir, BrokerID: around.brokerID}
+	p := &Plan{TopicIDPartition: tp, Dir: dir, BrokerID: around.brokerID,
+		cleaned: around.cleaned[logfiles.Partition{Topic: tp.Topic, Partition: tp.Partition}]}
 	if o.BrokerID != nil {
 		p.BrokerID = *o.BrokerID
 	}

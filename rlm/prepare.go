@@ -45,6 +45,7 @@ func (s *LocalSegment) prepare(ctx context.Context) (md remotelog.SegmentMetadat
 	if err := sc.checkAborted(aborted); err != nil {
 		return md, data, err
 	}
+	s.gap = sc.gap()
 	snapshot, err := s.producerSnapshot(ctx)
 	if err != nil {
 		return md, data, err

@@ -23,6 +23,7 @@ type scan struct {
 	producers    *logfiles.Producers
 	data         map[int64][]int64 // base offsets of transactional batches with records, by producer
 	aborted      []logfiles.AbortedTxn
+	compacted    bool // offsets are missing between and inside the batches
 }
 
 func (c *scan) run(ctx context.Context) error {
@@ -75,6 +76,7 @@ func (c *scan) batch(b recordbatch.Batch) error {
 	if err := c.checkIndex(b); err != nil {
 		return err
 	}
+	c.compacted = c.compacted || b.BaseOffset > c.last+1 || int64(b.RecordCount) <= b.LastOffset()-b.BaseOffset
 	c.last, c.end = b.LastOffset(), b.Position+b.Size()
 	c.maxTimestamp = max(c.maxTimestamp, b.MaxTimestampMs)
 	if b.Transactional() && !b.Control() && b.RecordCount > 0 {
