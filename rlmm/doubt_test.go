@@ -114,8 +114,11 @@ func TestDoubt_RepetitionOnAQuietLog(t *testing.T) {
 				hold, land := memlogtest.UnknownUntil()
 				d.log.OnAppend(hold)
 				wantErr(t, "Update", d.finish(t), remotelog.ErrOutcomeUnknown)
-				before := bounds(t, d.log, 0).Next
+				before, began := bounds(t, d.log, 0).Next, time.Now()
 				d.log.OnAppend(func(_ context.Context, _ int32, _ []byte, append func() (rlmm.Position, error)) (rlmm.Position, error) {
+					if waited := time.Since(began); waited != 2*time.Second { // of the bubble's time
+						t.Errorf("sent again after %v, want a wait of 2 s first", waited)
+					}
 					if landed {
 						land()
 					}

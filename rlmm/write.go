@@ -180,8 +180,10 @@ func (m *Manager) Add(ctx context.Context, md remotelog.SegmentMetadata) error {
 // The errors of the writes: ErrInvalidArgument, ErrNotFound (the segment is unknown), ErrNotAssigned and ErrNotReady come before
 // anything is published. ErrConflict: the event is in the log, after another one that made it void; the error names the state
 // found. ErrOutcomeUnknown: the event may be or become part of the log; until that is known, every write for the segment but a
-// repetition of this one is refused with it. A repetition waits for the first one, and sends the event once more when it does not
-// come for a while. Note that ErrNotAssigned also matches ErrNotFound.
+// repetition of this one is refused with it. A repetition joins the wait for the first one; when that has not come after two
+// seconds, it sends the event again. On a partition to which nobody else writes nothing would
+// ever show that the first one did not land, and a repetition that only waited would end with its context, every time. The same
+// event twice does what it does once. Note that ErrNotAssigned also matches ErrNotFound.
 func (m *Manager) Update(ctx context.Context, up remotelog.SegmentUpdate) error {
 	if !up.State.Valid() || up.State == remotelog.CopySegmentStarted {
 		return fmt.Errorf("%w: segment %v is updated to state %v; a segment enters %v by Add only", remotelog.ErrInvalidArgument,
@@ -373,7 +375,8 @@ func (m *Manager) publish(ctx context.Context, mp *metaPartition, u *partition, 
 	return err
 }
 
-// joinPatience is how long a repeated write waits to see the first one before it sends the event once more.
+// joinPatience is how long a repeated write only waits to see the first one, before it sends the event once more: long enough for an event
+// that the log has taken to come back, short against what callers wait.
 const joinPatience = 2 * time.Second
 
 // join waits for a write in doubt with the same event. again: it never landed, so it may be published.
