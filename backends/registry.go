@@ -90,6 +90,8 @@ type Choice struct {
 	Factory Factory
 	Config  *Config
 	Notices []string // what the user should hear once
+
+	prefix string // of the settings in messages
 }
 
 // Parse reads the storage.* keys of props; other keys are not looked at. The error joins all mistakes, each a line of its own. Keys that
@@ -120,7 +122,7 @@ func (r *Registry) Parse(props map[string]string, o settings.Options) (*Choice, 
 	if err = errors.Join(err, ferr); err != nil {
 		return nil, err
 	}
-	return &Choice{Factory: f, Config: config, Notices: append(chosen.Notices(), config.Notices()...)}, nil
+	return &Choice{Factory: f, Config: config, Notices: append(chosen.Notices(), config.Notices()...), prefix: o.Prefix}, nil
 }
 
 // choose returns the name of the driver, "" when it cannot be told.
@@ -147,14 +149,16 @@ func (r *Registry) choose(v *Config, prefix string) (string, error) {
 
 // unknownToAll finds the keys that no driver knows, when it is not clear which driver is meant.
 func (r *Registry) unknownToAll(rest map[string]string, o settings.Options) error {
-	var all []Setting
+	all := r.Settings()
 	for _, name := range r.Names() {
 		for _, s := range r.factories[name].Settings {
 			if !slices.ContainsFunc(all, func(other Setting) bool { return other.Name == s.Name }) {
-				s.Required, s.With, s.Conflicts = false, nil, nil
 				all = append(all, s)
 			}
 		}
+	}
+	for i := range all {
+		all[i].Required, all[i].With, all[i].Conflicts = false, nil, nil
 	}
 	o.Ignored = nil
 	_, err := settings.Parse(all, rest, o)
@@ -198,6 +202,9 @@ func (c *Choice) Open(ctx context.Context, o Options) (*Store, error) {
 	at := &run{s: &Store{props: Properties{Name: c.Factory.Name}, mask: mask}, op: OpOpen}
 	d, err := c.Factory.Open(ctx, c.Config, env)
 	if err != nil {
+		for _, p := range settings.Problems(err) {
+			p.Key = c.prefix + p.Key // drivers do not know it
+		}
 		return nil, at.wrap(ctx, nil, err)
 	}
 	s, err := NewStore(d, o)

@@ -30,6 +30,9 @@ func cloud(opened **backends.Config) backends.Factory {
 				return nil, errors.New("the environment has gaps")
 			}
 			*opened = c
+			if c.String("storage.cloud.bucket.name") == "a/b" {
+				return nil, settings.Problemf("storage.cloud.bucket.name", "a/b", "must have no slash")
+			}
 			if c.String("storage.cloud.bucket.name") == "gone" {
 				return nil, backends.Errorf(backends.InvalidArgument, "bucket gone does not exist")
 			}
@@ -96,6 +99,9 @@ func TestRegistry_EveryMistakeAtOnce(t *testing.T) {
 		{"nothing, and more", map[string]string{"storage.rot": "x", "storage.cloud.bucket.name": "b"}, []string{
 			"p.storage.backend: is required (cloud, fs, mem)", "p.storage.rot: unknown setting, did you mean p.storage.root?",
 		}},
+		{"the name itself misspelled", map[string]string{"storage.bakend": "fs"}, []string{
+			"p.storage.backend: is required (cloud, fs, mem)", "p.storage.bakend: unknown setting, did you mean p.storage.backend?",
+		}},
 		{"unknown name", map[string]string{"storage.backend": "clod"}, []string{`p.storage.backend="clod": must be one of cloud, fs, mem; did you mean cloud?`}},
 		{"unknown class", map[string]string{"storage.backend.class": "x.Y"}, []string{
 			`p.storage.backend.class="x.Y": no such driver; known are cloud, com.example.Cloud, fs, io.aiven.kafka.tieredstorage.storage.filesystem.FileSystemStorage, mem`,
@@ -128,6 +134,12 @@ func TestRegistry_DriverThatDoesNotOpen(t *testing.T) {
 	_, err := r.Open(t.Context(), props, backends.Options{})
 	if !errors.Is(err, backends.InvalidArgument) || err.Error() != "cloud open: invalid argument: bucket gone does not exist" || countErrors(err) != 1 {
 		t.Errorf("got %v", err)
+	}
+	// A mistake that only the driver sees is one of the configuration too, with the name that the user wrote.
+	props["storage.cloud.bucket.name"] = "a/b"
+	_, err = r.Open(t.Context(), props, backends.Options{Settings: settings.Options{Prefix: "p."}})
+	if want := `cloud open: invalid argument: p.storage.cloud.bucket.name="a/b": must have no slash`; !errors.Is(err, backends.InvalidArgument) || err.Error() != want {
+		t.Errorf("got %v, want %s", err, want)
 	}
 	props["storage.cloud.bucket.name"] = "b"
 	if _, err := r.Open(t.Context(), props, backends.Options{Prefix: ".tierkit/"}); !errors.Is(err, backends.InvalidArgument) || countErrors(err) != 1 {

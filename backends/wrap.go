@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+
+	"github.com/tierkit/tierkit/internal/settings"
 )
 
 // errStoreClosed is the cause with which Store.Close ends calls in flight.
@@ -110,6 +112,8 @@ func codeFor(err error) Code {
 		return Unavailable
 	case errors.Is(err, context.DeadlineExceeded): // of an attempt: the caller's context lives
 		return Timeout
+	case settings.Problems(err) != nil:
+		return InvalidArgument
 	}
 	return Unknown
 }
