@@ -90,7 +90,7 @@ func TestJSON_ShapesHoldWhatScriptsRelyOn(t *testing.T) {
 	id, _ := listed[1]["segmentId"].(string)
 	key, _ := listed[1]["objectKey"].(string)
 
-	for _, name := range []string{filepath.Join(b.store, key+".rsm-manifest"), key + ".rsm-manifest"} {
+	for _, name := range []string{filepath.Join(b.store, key+".rsm-manifest"), key + ".rsm-manifest", key} {
 		inspected := lines(t, must(t, "inspect", "--config", b.config, "--json", "--chunks", name).out)
 		check("inspect", inspected[0], "version", "chunkIndex", "segmentIndexes", "compression", "remoteLogSegmentMetadata", "format")
 		f, _ := inspected[0]["format"].(map[string]any)

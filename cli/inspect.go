@@ -18,6 +18,9 @@ import (
 	"github.com/tierkit/tierkit/remotelog"
 )
 
+// manifestSuffix ends the name of a manifest.
+const manifestSuffix = "." + string(manifest.ManifestSuffix)
+
 func (a *app) inspectCmd() *cobra.Command {
 	var chunks bool
 	cmd := &cobra.Command{
@@ -30,7 +33,10 @@ func (a *app) inspectCmd() *cobra.Command {
 				return err
 			}
 			m, err := manifest.Parse(raw)
-			if err != nil {
+			switch {
+			case err != nil && !strings.HasSuffix(args[0], manifestSuffix):
+				return fmt.Errorf("%s: %w (the name of a manifest ends with %s)", args[0], err, manifestSuffix)
+			case err != nil:
 				return fmt.Errorf("%s: %w", args[0], err)
 			}
 			show, showChunks := a.inspectText, a.chunksText
@@ -63,6 +69,9 @@ func (a *app) readManifest(ctx context.Context, name string) ([]byte, error) {
 		return nil, err
 	}
 	raw, err = readObject(ctx, s.store, name)
+	if errors.Is(err, backends.NotFound) && !strings.HasSuffix(name, manifestSuffix) {
+		raw, err = readObject(ctx, s.store, name+manifestSuffix) // ls --json tells keys without it
+	}
 	return raw, errors.Join(err, s.close(ctx))
 }
 

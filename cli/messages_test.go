@@ -27,6 +27,28 @@ func TestMessages_NumbersThatAreNone(t *testing.T) {
 	fails(t, cli.ExitUsage, []string{"--partition and --topic-id need --topic"}, "ls", "--config", "x", "--partition", "0")
 }
 
+// What a message tells to run can be run.
+func TestMessages_NameTheCommandWhoseHelpHelps(t *testing.T) {
+	for want, args := range map[string][]string{
+		"tierkit: unknown flag: --confg; see tierkit --help\n":                                {"--confg", "x"},
+		"tierkit: ls: unknown flag: --form-store; see tierkit ls --help\n":                    {"ls", "--form-store"},
+		"tierkit: metadata: unknown command \"dmp\"; it has: dump status watch\n":             {"metadata", "dmp"},
+		"tierkit: metadata needs one of: dump status watch\n":                                 {"metadata"},
+		"tierkit: dump: unknown flag: --all; see tierkit metadata dump --help\n":              {"metadata", "dump", "--all"},
+		"tierkit: watch: flag needs an argument: --from; see tierkit metadata watch --help\n": {"metadata", "watch", "--from"},
+	} {
+		if r := fails(t, cli.ExitUsage, nil, args...); r.err != want {
+			t.Errorf("%q printed %q, want %q", args, r.err, want)
+		}
+	}
+}
+
+func TestMessages_InspectOfWhatIsNoManifest(t *testing.T) {
+	b := newBed(t, nil, "orders-0")
+	fails(t, cli.ExitDamage, []string{b.config, "(the name of a manifest ends with .rsm-manifest)"}, "inspect", b.config)
+	fails(t, cli.ExitFailed, []string{"not found", "nothing.rsm-manifest"}, "inspect", "--config", b.config, "nothing")
+}
+
 // A partition without unfinished segments is not one without segments.
 func TestMessages_NothingUnfinished(t *testing.T) {
 	b := newBed(t, nil, "orders-0")

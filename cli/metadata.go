@@ -2,6 +2,7 @@ package cli
 
 import (
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -14,9 +15,13 @@ func (a *app) metadataCmd() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "metadata",
 		Short: "look at the metadata log: its records, its state, what comes in",
-		Args:  none,
-		RunE: func(*cobra.Command, []string) error {
-			return usagef("metadata needs one of: dump status watch")
+		Args:  cobra.ArbitraryArgs,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			names := strings.Join(commandNames(cmd), " ")
+			if len(args) > 0 {
+				return usagef("metadata: unknown command %q; it has: %s", args[0], names)
+			}
+			return usagef("metadata needs one of: %s", names)
 		},
 	}
 	cmd.AddCommand(a.metadataDumpCmd(), a.metadataStatusCmd(), a.metadataWatchCmd())

@@ -117,7 +117,11 @@ func (a *app) root() *cobra.Command {
 	root.SetErr(a.Err)
 	root.CompletionOptions.HiddenDefaultCmd = true
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
-		return usagef("%s: %s; see tierkit %s --help", cmd.Name(), flagProblem(err), cmd.Name())
+		problem := flagProblem(err)
+		if cmd.HasParent() {
+			problem = cmd.Name() + ": " + problem
+		}
+		return usagef("%s; see %s --help", problem, cmd.CommandPath())
 	})
 	root.PersistentFlags().StringVar(&a.config, "config", "", "properties `FILE`: a broker's server.properties, or bare settings")
 	root.PersistentFlags().BoolVar(&a.json, "json", false, "print one JSON object per line")
