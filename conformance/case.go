@@ -119,7 +119,7 @@ func (j job) skips(h *Harness, p backends.Properties) string {
 // Cases returns every case, in a fixed order.
 func Cases() []Case {
 	return slices.Concat(putCases(), getCases(), statCases(), overwriteCases(), deleteCases(), listCases(), keysCases(), ctxCases(), sourceCases(), mpuCases(), concCases(), modelCases(),
-		resCases(), netCases(), tlsCases(), credCases(), closeCases(), envCases(), configCases(), propsCases(),
+		resCases(), netCases(), silentCases(), tlsCases(), credCases(), closeCases(), envCases(), configCases(), propsCases(),
 		cancelCases(), uploadCases(), matrixCases(), retryCases(), resumeCases(), tellCases(), errorCases())
 }
 

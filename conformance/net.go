@@ -21,7 +21,6 @@ import (
 	"reflect"
 	"strings"
 	"sync/atomic"
-	"syscall"
 	"time"
 
 	"github.com/tierkit/tierkit/backends"
@@ -110,41 +109,17 @@ func netUnresolvable(t T, b *Bench) {
 	}
 }
 
-// full is an address whose backlog is full: connections to it get no answer.
-func (b *Bench) full() string {
-	fd, err := syscall.Socket(syscall.AF_INET, syscall.SOCK_STREAM, 0)
-	if err != nil {
-		b.t.Fatalf("socket: %v", err)
-	}
-	b.t.Cleanup(func() { _ = syscall.Close(fd) })
-	if err := errors.Join(syscall.Bind(fd, &syscall.SockaddrInet4{Addr: [4]byte{127, 0, 0, 1}}), syscall.Listen(fd, 0)); err != nil {
-		b.t.Fatalf("listen: %v", err)
-	}
-	name, err := syscall.Getsockname(fd)
-	at, ok := name.(*syscall.SockaddrInet4)
-	if err != nil || !ok {
-		b.t.Fatalf("the address of the socket: %v, %v", name, err)
-	}
-	addr := (&net.TCPAddr{IP: at.Addr[:], Port: at.Port}).String()
-	for range 64 {
-		c, err := (&net.Dialer{Timeout: 200 * time.Millisecond}).DialContext(b.t.ctx, "tcp", addr)
-		if err != nil {
-			return addr
-		}
-		b.t.Cleanup(func() { _ = c.Close() })
-	}
-	b.t.Fatalf("the backlog of %s does not fill up", addr)
-	return ""
-}
-
 func netBlackhole(t T, b *Bench) {
 	more := b.r.h.Knobs.Timeouts(300 * time.Millisecond)
 	for k, v := range b.r.h.Knobs.Attempts(2) {
 		more[k] = v
 	}
-	addr := b.full()
+	addr, end, err := fault.Unanswered(t.Context())
+	if err != nil {
+		t.Fatalf("an address that does not answer: %v", err)
+	}
+	t.Cleanup(end)
 	done := make(chan struct{})
-	var err error
 	go func() { defer close(done); err = b.at("http://"+addr, more) }()
 	b.Wait(done, "the end of a call whose connections get no answer")
 	if !backends.CodeOf(err).Temporary() {

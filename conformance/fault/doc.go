@@ -16,7 +16,8 @@
 //
 // Plan.Wrap is exact and needs no sockets: it stands between the driver and its http.Transport, below retries, signing and timeouts over bodies.
 // Proxy is a listener in front of a server: what it does happens to real connections (a reset is a reset). It takes the same plans for HTTP,
-// and has failures of its own for connections it does not look into (TLS).
+// and has failures of its own for connections it does not look into (TLS). Blackhole is a listener without a server behind it: it takes connections, and
+// then stands still.
 //
 // # Servers
 //

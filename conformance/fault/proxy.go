@@ -37,6 +37,8 @@ type Proxy struct {
 type Link struct {
 	UpAfter   int64 // the connection is reset after so many bytes from the client; 0: never
 	DownAfter int64 // and after so many bytes from the server; 0: never
+	UpStop    int64 // nothing more is passed on after so many bytes from the client, and the connection stays open; 0: never
+	DownStop  int64 // and after so many bytes from the server; 0: never
 	Silent    bool  // it is accepted, and then nothing is read or written
 	Half      bool  // what the client sends is passed on, the server's bytes are not, and the server's end is: a half-close
 	PerSec    int64 // bytes a second in each direction; 0: as they come
@@ -220,26 +222,33 @@ func (p *Proxy) bytes(c net.Conn) {
 	stop := context.AfterFunc(p.ctx, func() { reset(server) })
 	defer stop()
 	var wg sync.WaitGroup
-	wg.Go(func() { p.pump(server, c, link.UpAfter, link.PerSec, false) })
-	wg.Go(func() { p.pump(c, server, link.DownAfter, link.PerSec, link.Half) })
+	up, down := *link, *link
+	down.UpAfter, down.UpStop = link.DownAfter, link.DownStop
+	up.Half = false
+	wg.Go(func() { p.pump(server, c, up) })
+	wg.Go(func() { p.pump(c, server, down) })
 	wg.Wait()
 	_ = server.Close() // over
 }
 
-// pump copies until one side ends. After its last byte the other one is told; behind a limit both are reset.
-func (p *Proxy) pump(to, from net.Conn, limit, perSec int64, mutes bool) {
+// pump copies in one direction, which the link calls up, until one side ends. After its last byte the other one is told; behind a limit both are reset, or hear nothing more.
+func (p *Proxy) pump(to, from net.Conn, link Link) {
+	limit := max(link.UpAfter, link.UpStop)
 	var src io.Reader = from
 	if limit > 0 {
 		src = io.LimitReader(from, limit)
 	}
-	if perSec > 0 {
-		src = &pace{ReadCloser: io.NopCloser(src), ctx: p.ctx, rate: perSec, closed: make(chan struct{})}
+	if link.PerSec > 0 {
+		src = &pace{ReadCloser: io.NopCloser(src), ctx: p.ctx, rate: link.PerSec, closed: make(chan struct{})}
 	}
 	var dst io.Writer = to
-	if mutes {
+	if link.Half {
 		dst = io.Discard
 	}
 	n, err := io.Copy(dst, src)
+	if link.UpStop > 0 && n >= link.UpStop && err == nil {
+		<-p.ctx.Done()
+	}
 	if limit > 0 && n >= limit || err != nil {
 		reset(from)
 		reset(to)

@@ -111,6 +111,8 @@ func TestProxy_Links(t *testing.T) {
 		"silent":           {Link{Silent: true}, false, false, isTimeout},
 		"silent, TLS":      {Link{Silent: true}, true, false, isTimeout},
 		"one way":          {Link{Half: true}, false, false, isTimeout},
+		"request stops":    {Link{UpStop: 20}, false, false, isTimeout},
+		"answer stops":     {Link{DownStop: 20}, false, false, isTimeout},
 		"slow but through": {Link{PerSec: 50_000}, false, true, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
