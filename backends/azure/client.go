@@ -127,7 +127,7 @@ func (o *Options) tokenClient(at string, opts *container.ClientOptions) (*contai
 		return nil, settings.Problemf(keyEndpoint, o.Endpoint, "tokens are not sent without TLS: use https, or %s or %s", keyKey, keySAS)
 	}
 	cred, err := azidentity.NewDefaultAzureCredential(&azidentity.DefaultAzureCredentialOptions{
-		ClientOptions: azcore.ClientOptions{Transport: opts.Transport, Telemetry: opts.Telemetry},
+		ClientOptions: azcore.ClientOptions{Transport: opts.Transport, Telemetry: opts.Telemetry, Retry: opts.Retry},
 	})
 	if err != nil {
 		return nil, &backends.Error{Code: backends.Unauthenticated, Err: err}

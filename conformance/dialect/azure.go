@@ -18,7 +18,7 @@ func (Azure) Step(r *http.Request) string {
 	q := r.URL.Query()
 	comp := q.Get("comp")
 	switch {
-	case strings.Contains(r.URL.Path, "/oauth2/") || strings.HasPrefix(r.URL.Host, "169.254.") || r.Method == http.MethodPost && comp == "":
+	case strings.Contains(r.URL.Path, "/oauth2/") || strings.HasPrefix(r.URL.Host, "169.254.") || q.Has("resource") || r.Method == http.MethodPost && comp == "":
 		return fault.Token
 	case comp == "list":
 		return fault.List

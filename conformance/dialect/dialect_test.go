@@ -63,6 +63,7 @@ func TestSteps(t *testing.T) {
 		{Azure{}, "GET", "http://h/acc/box?restype=container&comp=list", "", fault.List},
 		{Azure{}, "GET", "http://h/acc/box?restype=container", "", fault.Bucket},
 		{Azure{}, "POST", "https://login.microsoftonline.com/t/oauth2/v2.0/token", "", fault.Token},
+		{Azure{}, "GET", "http://127.0.0.1:1/?api-version=2019-08-01&resource=https%3A%2F%2Fstorage.azure.com", "", fault.Token},
 		{Azure{}, "PUT", "http://h/acc/box/a?comp=metadata", "", ""},
 	} {
 		r, err := http.NewRequestWithContext(t.Context(), tt.what, tt.url, nil)

@@ -12,7 +12,6 @@ import (
 	"io/fs"
 	"maps"
 	"net/http"
-	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -31,12 +30,15 @@ import (
 	"github.com/tierkit/tierkit/backends/s3"
 	"github.com/tierkit/tierkit/conformance"
 	"github.com/tierkit/tierkit/conformance/dialect"
-	"github.com/tierkit/tierkit/conformance/fault/gcsserver"
 	"github.com/tierkit/tierkit/internal/testbed"
 )
 
 // TestMain gives the process a directory for temp files of its own: what is in it was made here.
 func TestMain(m *testing.M) {
+	if os.Getenv(ownGCS) != "" {
+		serveOwnGCS()
+		return
+	}
 	dir, err := os.MkdirTemp("", "tierkit-drivers-")
 	if err != nil {
 		panic(err)
@@ -200,16 +202,14 @@ func TestGCS(t *testing.T) {
 	srv := testbed.FakeGCS(t)
 	bucket := srv.Bucket(t)
 	h := onGCS(srv.Endpoint, bucket)
-	h.Raw = &gcsEye{srv, t, bucket}
+	h.Raw, h.Limits.HugeBytes = &gcsEye{srv, t, bucket}, 256<<20 // it keeps all in memory, several times
 	knownOf(t, &h, "fake-gcs-server")
 	suite(t, h)
 }
 
 // TestGCSOnOwnServer runs the cases with faults, too.
 func TestGCSOnOwnServer(t *testing.T) {
-	srv := httptest.NewServer(gcsserver.New("box"))
-	t.Cleanup(srv.Close)
-	suite(t, onGCS(srv.URL, "box"))
+	suite(t, onGCS(startOwnGCS(t), "box"))
 }
 
 func onGCS(url, bucket string) conformance.Harness {
@@ -217,7 +217,7 @@ func onGCS(url, bucket string) conformance.Harness {
 	knobs := conformance.KnobsOf(f)
 	knobs.TokenServer = serviceAccount
 	return conformance.Harness{
-		Factory: &f, Knobs: knobs, Dialect: dialect.GCS{}, Limits: conformance.Limits{HugeBytes: 256 << 20},
+		Factory: &f, Knobs: knobs, Dialect: dialect.GCS{},
 		Settings: map[string]string{
 			"storage.gcs.bucket.name": bucket, "storage.gcs.endpoint.url": url, "storage.gcs.credentials.default": "false",
 		},
@@ -257,7 +257,7 @@ func onAzure(t *testing.T) conformance.Harness {
 		return map[string]string{"storage.azure.endpoint.url": url + "/" + testbed.AzuriteAccount}
 	}
 	h := conformance.Harness{
-		Factory: &f, Raw: azureEye(srv.Blobs(t, container)), Knobs: knobs, Dialect: dialect.Azure{}, Limits: conformance.Limits{HugeBytes: 256 << 20},
+		Factory: &f, Raw: azureEye(srv.Blobs(t, container)), Knobs: knobs, Dialect: dialect.Azure{},
 		Settings: map[string]string{
 			"storage.azure.container.name": container, "storage.azure.endpoint.url": srv.Endpoint,
 			"storage.azure.account.name": testbed.AzuriteAccount, "storage.azure.account.key": testbed.AzuriteKey,
