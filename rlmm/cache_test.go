@@ -131,7 +131,7 @@ func TestScenario20_OnlyAStartedSegmentIsAdded(t *testing.T) {
 	}
 }
 
-// 22: the manager's writes are ErrNotFound (TestWrite_RefusedBeforePublishing); 23 and foreign records: dropped and counted.
+// 22: the manager's writes are ErrNotFound (TestScenario71_WriteRefusedBeforePublishing); 23 and foreign records: dropped and counted.
 func TestScenario22And23_UpdateForAnUnknownSegmentIsDropped(t *testing.T) {
 	for _, s := range []remotelog.State{stF, stDS, stDF} {
 		c := newTestCache()

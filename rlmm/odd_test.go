@@ -183,6 +183,58 @@ func TestScenario222To226_OddRecordsAreSkipped(t *testing.T) {
 	})
 }
 
+// Foreign records of each kind are skipped and counted, every one, and each kind has one line in the log, however many come.
+func TestOdd_EachKindHasOneLine(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		o, said := &odd{log: memlogtest.New(1), tp: kafkaTopic(t, 0)}, &logLines{}
+		o.m = newManager(t, o.log, rlmm.Options{Logger: said.logger()})
+		follow(t, o.m, o.tp)
+		md := seg(o.tp, 1, 0, 9, 0, 0)
+		s, f, _, df := values(t, md)
+		at := func(v []byte, i int, b byte) []byte { c := bytes.Clone(v); c[i] = b; return c }
+		snap := md
+		snap.TopicIDPartition = remotelog.TopicIDPartition{}
+		upside := md
+		upside.EndOffset = -1
+		kinds := map[rlmm.DropReason][][]byte{ // what each is dropped for
+			rlmm.DropTombstone:         {nil},
+			rlmm.DropUndecodable:       {{}, at(s, 0, 2), at(s, 2, 1), s[:20], []byte("garbage")},
+			rlmm.DropUnknownMessage:    {at(s, 1, 4)},
+			rlmm.DropInvalidState:      {at(s, len(s)-2, 9)},
+			rlmm.DropInvalidSegment:    {mustEncode(t, &rlmm.SegmentRecord{Metadata: upside})},
+			rlmm.DropSnapshotRecord:    {mustEncode(t, &rlmm.SnapshotRecord{Metadata: snap})},
+			rlmm.DropUnknownSegment:    {mustEncode(t, &rlmm.UpdateRecord{Update: upd(seg(o.tp, 9, 0, 9, 0, 0), finished)})},
+			rlmm.DropInvalidTransition: {df},
+		}
+		o.put(t, s)
+		const rounds = 3
+		want := map[rlmm.DropReason]uint64{}
+		for range rounds {
+			for reason, vs := range kinds {
+				o.put(t, vs...)
+				want[reason] += uint64(len(vs))
+			}
+		}
+		// A key as of KIP-1266 and tags that nobody knows are no reason to skip a record.
+		tagged := &rlmm.SegmentRecord{Metadata: seg(o.tp, 2, 10, 19, 0, 10), Unknown: &rlmm.UnknownTags{Message: []rlmm.Tag{{ID: 9, Data: []byte("x")}}}}
+		if _, err := o.log.Put(0, make([]byte, 37), mustEncode(t, tagged)); err != nil {
+			t.Fatal(err)
+		}
+		o.put(t, f)
+		if got := o.states(t); !slices.Equal(got, []remotelog.State{finished, started}) {
+			t.Errorf("states %v, want those of the good records", got)
+		}
+		if d := cmp.Diff(want, status(t, o.m, 0).Dropped); d != "" {
+			t.Errorf("dropped (-want +got):\n%s", d)
+		}
+		for reason := range kinds {
+			if n, all := said.about("reason=" + reason.String() + " "); n != 1 {
+				t.Errorf("%v: %d lines, want one:\n%s", reason, n, all)
+			}
+		}
+	})
+}
+
 // Garbage between records of two managers: nothing is lost, and nothing crashes.
 func TestOdd_GarbageBetweenRecords(t *testing.T) {
 	bubble(t, func(t *testing.T) {

@@ -168,6 +168,11 @@ func TestScenario75And76_AssignThreeAndRemoveOne(t *testing.T) {
 		if got := list(t, m.Partitions(t.Context())); !slices.Equal(got, ps[1:]) {
 			t.Errorf("Partitions = %v, want %v", got, ps[1:])
 		}
+		for _, tp := range ps[1:] {
+			if !m.IsReady(tp) {
+				t.Errorf("%v is not ready any more", tp)
+			}
+		}
 		wantErr(t, "the removed one", listErr(m.Segments(t.Context(), ps[0])), remotelog.ErrNotAssigned)
 		if err := m.OnStop(ps); err != nil { // unknown ones are passed over
 			t.Fatal(err)
