@@ -340,6 +340,10 @@ func TestSnapshot_IsUsedOnlyWhereItFits(t *testing.T) {
 			binary.BigEndian.PutUint32(raw[8:], 2)
 			overwrite(t, file, rlmm.SealSnapshot(raw))
 		}, "its format has version 2"},
+		{"older format", rlmm.Options{All: true}, func(_ *memlogtest.Log, file string, raw []byte) {
+			binary.BigEndian.PutUint32(raw[8:], 0)
+			overwrite(t, file, rlmm.SealSnapshot(raw))
+		}, "its format has version 0"},
 		{"damaged", rlmm.Options{All: true}, func(_ *memlogtest.Log, file string, raw []byte) {
 			raw[len(raw)/2] ^= 4
 			overwrite(t, file, raw)
