@@ -193,6 +193,9 @@ func (c *tier) reassign(ctx context.Context, topic string, brokers ...int32) {
 		if err != nil {
 			return err
 		}
+		if len(resp.Topics[0].Partitions) == 0 {
+			return fmt.Errorf("the broker that was asked knows no partition of %s: %v", topic, kerr.ErrorForCode(resp.Topics[0].ErrorCode))
+		}
 		got := resp.Topics[0].Partitions[0]
 		if !slices.Equal(got.Replicas, brokers) || len(got.ISR) != len(brokers) || !slices.Contains(brokers, got.Leader) {
 			return fmt.Errorf("leader %d, replicas %v, in sync %v, want %v", got.Leader, got.Replicas, got.ISR, brokers)
