@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"sync"
 	"time"
 
 	"github.com/tierkit/tierkit/backends"
@@ -23,7 +24,13 @@ const maxChunks = 10 << 20
 const cleanupTimeout = 30 * time.Second
 
 // Copy implements remotelog.StorageManager.
-func (m *Manager) Copy(ctx context.Context, md remotelog.SegmentMetadata, data remotelog.SegmentData) (_ remotelog.CustomMetadata, err error) {
+func (m *Manager) Copy(ctx context.Context, md remotelog.SegmentMetadata, data remotelog.SegmentData) (remotelog.CustomMetadata, error) {
+	return m.CopyNoting(ctx, md, data, func() {})
+}
+
+// CopyNoting is Copy for a caller who notes that it runs, so that what it leaves can be found should the process be killed. note runs beside what
+// can be done without it and has returned before anything in the store changes; it has returned, or is never called, when CopyNoting returns.
+func (m *Manager) CopyNoting(ctx context.Context, md remotelog.SegmentMetadata, data remotelog.SegmentData, note func()) (_ remotelog.CustomMetadata, err error) {
 	if md.State != remotelog.CopySegmentStarted {
 		return nil, fmt.Errorf("%w: copy of segment %s in state %v, want %v", remotelog.ErrInvalidArgument, md.SegmentID, md.State, remotelog.CopySegmentStarted)
 	}
@@ -49,7 +56,7 @@ func (m *Manager) Copy(ctx context.Context, md remotelog.SegmentMetadata, data r
 		return nil, err
 	}
 	defer unlock()
-	c := &copying{m: m, md: &md, at: m.configuredStems(&md)}
+	c := &copying{m: m, md: &md, at: m.configuredStems(&md), note: note}
 	defer c.release()
 	if err := c.prepare(inner, data); err != nil {
 		return nil, err // nothing was touched in the store
@@ -63,6 +70,9 @@ type copying struct {
 	md *remotelog.SegmentMetadata
 	at stems
 
+	note  func()
+	noted sync.WaitGroup // until then nothing in the store changes
+
 	src    *sources
 	key    *crypto.DataKey // nil: not encrypted
 	wrap   string
@@ -70,11 +80,15 @@ type copying struct {
 	memory *membudget.Reservation // one for the whole copy
 	tables *membudget.Reservation // of it: sizes, checksums, the manifest
 
-	man    manifest.Manifest
-	stored int64 // bytes of the objects stored so far
+	encoding *encoding // the .log on its way into its stored form
+	parts    []indexPart
+	man      manifest.Manifest
+	stored   int64 // bytes of the three objects
 }
 
 func (c *copying) release() {
+	c.encoding.end()
+	c.noted.Wait()
 	if c.src != nil {
 		c.src.close()
 	}
@@ -161,16 +175,20 @@ func (c *copying) logSize() int64 {
 	return c.log.PlainBytes
 }
 
-// store replaces whatever is there by the new copy. When it fails nothing is left, or the error says so.
-func (c *copying) store(ctx context.Context) (remotelog.CustomMetadata, error) {
+// store replaces whatever is there by the new copy. When it fails nothing is left, or the error says so. The .log is encoded from the start on: while
+// the copy is noted and the store asked about an earlier one the first chunks come into being.
+func (c *copying) store(ctx context.Context) (_ remotelog.CustomMetadata, err error) {
+	c.noted.Go(c.note)
+	if c.encoding, err = c.encode(ctx); err != nil {
+		return nil, err
+	}
 	if err := c.retract(ctx); err != nil {
 		return nil, err
 	}
-	for _, step := range []func(context.Context) error{c.putLog, c.putIndexes, c.putManifest} {
-		err := step(ctx)
-		if err == nil {
-			continue
-		}
+	if err = c.putData(ctx); err == nil {
+		err = c.putManifest(ctx)
+	}
+	if err != nil {
 		clean, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanupTimeout)
 		defer cancel()
 		if cerr := c.m.remove(clean, c.at, ""); cerr != nil {
@@ -190,6 +208,7 @@ func (c *copying) store(ctx context.Context) (remotelog.CustomMetadata, error) {
 func (c *copying) retract(ctx context.Context) error {
 	key := c.at.configured.key(manifest.ManifestSuffix)
 	_, err := c.m.store.Stat(ctx, key)
+	c.noted.Wait()
 	switch {
 	case errors.Is(err, backends.NotFound):
 		return nil

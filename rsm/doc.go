@@ -4,9 +4,10 @@
 // # Copy
 //
 // A segment becomes three objects: .log, .indexes and, last, .rsm-manifest. The manifest is the commit point: before it exists the
-// segment does not, so a crash leaves orphans and never half a segment. Sizes are checked three times: the file against the
-// metadata, the bytes encoded against the file, the bytes stored against the bytes encoded. A copy that fails removes what it
-// stored, on a context of its own, and the error says if it could not.
+// segment does not, so a crash leaves orphans and never half a segment. The .log is encoded from the first moment on, while the store
+// is asked for an earlier manifest, and the .indexes are stored beside it where the budget has the memory at once. Sizes are checked
+// three times: the file against the metadata, the bytes encoded against the file, the bytes stored against the bytes encoded. A copy
+// that fails ends what is on its way and then removes what it stored, on a context of its own, and the error says if it could not.
 //
 // # Fetch
 //

@@ -8,9 +8,13 @@ import (
 	"hash/crc32"
 	"io"
 
+	"golang.org/x/sync/errgroup"
+
 	"github.com/tierkit/tierkit/backends"
 	"github.com/tierkit/tierkit/chunking"
+	"github.com/tierkit/tierkit/crypto"
 	"github.com/tierkit/tierkit/manifest"
+	"github.com/tierkit/tierkit/membudget"
 	"github.com/tierkit/tierkit/remotelog"
 )
 
@@ -49,27 +53,71 @@ func (c *copying) put(ctx context.Context, s manifest.Suffix, body io.Reader, o 
 	if info.Size != want {
 		return fmt.Errorf("%w: %s has %d bytes in the store, %d were sent", remotelog.ErrCorrupt, s, info.Size, want)
 	}
-	c.stored += want
 	return nil
 }
 
 // hideNotFound is an object that was stored and cannot be found: not an absent segment.
 type hideNotFound = corruptCause
 
-// putLog stores the .log and notes its chunk index and checksums.
-func (c *copying) putLog(ctx context.Context) error {
+// encoding is the encoder of a copy and its share of the copy's memory.
+type encoding struct {
+	*chunking.Encoder
+	memory *membudget.Reservation
+}
+
+// encode begins to encode the .log, which touches no store.
+func (c *copying) encode(ctx context.Context) (*encoding, error) {
 	o := c.log
-	o.Memory = c.memory.Split(chunking.EncodeMemory(o))
-	if o.Memory == nil {
-		return errors.New("the memory budget gave less than was reserved")
+	if o.Memory = c.memory.Split(chunking.EncodeMemory(o)); o.Memory == nil {
+		return nil, errNotReserved
 	}
-	defer o.Memory.Release()
 	enc, err := chunking.NewEncoder(ctx, c.src.log, o)
 	if err != nil {
-		return err
+		o.Memory.Release()
+		return nil, err
 	}
-	defer func() { _ = enc.Close() }() // never fails; it waits for the workers
-	err = c.put(ctx, manifest.LogSuffix, enc, backends.PutOptions{Size: c.logSize()}, func() (int64, error) {
+	return &encoding{enc, o.Memory}, nil
+}
+
+// end stops the encoder and gives its memory back to the copy. It may be called several times, and of nil.
+func (e *encoding) end() {
+	if e != nil {
+		_ = e.Close() // never fails; it waits for the workers
+		e.memory.Release()
+	}
+}
+
+var errNotReserved = errors.New("the memory budget gave less than was reserved")
+
+// putData stores the .log and the .indexes: at the same time where the budget has the memory at once, else one after the other. It returns when
+// nothing is on its way any more.
+func (c *copying) putData(ctx context.Context) error {
+	if !c.roomBeside() {
+		if err := c.putLog(ctx); err != nil {
+			return err
+		}
+		return c.putIndexes(ctx)
+	}
+	both, ctx := errgroup.WithContext(ctx)
+	both.Go(func() error { return c.putIndexes(ctx) })
+	both.Go(func() error { return c.putLog(ctx) })
+	return both.Wait()
+}
+
+// roomBeside sees to it that the copy's memory is enough for the .indexes beside the .log, without waiting: what was reserved is enough for one
+// after the other.
+func (c *copying) roomBeside() bool {
+	log, _ := c.m.store.PutMemory(c.logSize())
+	indexes, _ := c.m.store.PutMemory(c.src.storedIndexes())
+	need := log + indexes + membudget.Capacity(c.src.largestIndex())
+	return c.memory.TryGrow(max(0, need-c.memory.Unused()))
+}
+
+// putLog stores the .log and notes its chunk index and checksums.
+func (c *copying) putLog(ctx context.Context) error {
+	o, enc := &c.log, c.encoding
+	defer enc.end()
+	err := c.put(ctx, manifest.LogSuffix, enc, backends.PutOptions{Size: c.logSize()}, func() (int64, error) {
 		_, _, n, err := enc.Result()
 		return n, err
 	})
@@ -101,12 +149,12 @@ func (c *copying) putLog(ctx context.Context) error {
 	return nil
 }
 
-// putIndexes stores the .indexes and notes its parts and checksums.
+// putIndexes stores the .indexes and notes its parts.
 func (c *copying) putIndexes(ctx context.Context) error {
-	b := &indexBody{c: c, parts: c.src.indexes}
+	b := &indexBody{key: c.key, parts: c.src.indexes}
 	if n := c.src.largestIndex(); n > 0 {
 		if b.buf = c.memory.Buffer(n); b.buf == nil {
-			return errors.New("the memory budget gave less than was reserved")
+			return errNotReserved
 		}
 		defer c.memory.Return(b.buf)
 	}
@@ -117,15 +165,18 @@ func (c *copying) putIndexes(ctx context.Context) error {
 		}
 		return b.sent, nil
 	})
-	if err != nil {
-		return err
-	}
-	c.man.Checksums.IndexBytes = size
-	return nil
+	c.parts = b.noted
+	return err
 }
 
 // putManifest stores the manifest: with it the segment exists.
 func (c *copying) putManifest(ctx context.Context) error {
+	sums := c.man.Checksums
+	for _, p := range c.parts {
+		c.man.Indexes.Append(p.t, p.size)
+		sums.SetPart(p.t, p.sum)
+		sums.IndexBytes += p.size
+	}
 	c.man.Metadata = manifest.MetadataOf(c.md)
 	if c.key != nil {
 		c.man.Encryption = &manifest.Encryption{DataKey: c.wrap, AAD: c.key.AAD()}
@@ -134,15 +185,24 @@ func (c *copying) putManifest(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("%w: %w", remotelog.ErrInvalidArgument, err)
 	}
+	c.stored = sums.LogBytes + sums.IndexBytes + int64(len(data))
 	sum := crc32.Checksum(data, castagnoli)
 	o := backends.PutOptions{Size: int64(len(data)), CRC32C: &sum}
 	return c.put(ctx, manifest.ManifestSuffix, bytes.NewReader(data), o, func() (int64, error) { return int64(len(data)), nil })
 }
 
-// indexBody is the .indexes object: one part after the other, each read whole, sealed, and noted in the manifest.
+// indexPart is what the manifest says about an index.
+type indexPart struct {
+	t    remotelog.IndexType
+	size int64
+	sum  uint32
+}
+
+// indexBody is the .indexes object: one part after the other, each read whole, sealed and noted.
 type indexBody struct {
-	c     *copying
+	key   *crypto.DataKey // nil: not encrypted
 	parts []indexSource
+	noted []indexPart
 	buf   []byte // the largest part, sealed
 	left  []byte // of buf: not yet sent
 	sent  int64
@@ -180,11 +240,10 @@ func (b *indexBody) next(s indexSource) error {
 	case !errors.Is(err, io.EOF):
 		return fmt.Errorf("read the %s index: %w", s.t, err)
 	}
-	if b.c.key != nil && s.size > 0 {
-		piece = b.c.key.Seal(piece[:0], piece)
+	if b.key != nil && s.size > 0 {
+		piece = b.key.Seal(piece[:0], piece)
 	}
-	b.c.man.Indexes.Append(s.t, int64(len(piece)))
-	b.c.man.Checksums.SetPart(s.t, manifest.Checksum(piece))
+	b.noted = append(b.noted, indexPart{s.t, int64(len(piece)), manifest.Checksum(piece)})
 	b.left = piece
 	return nil
 }

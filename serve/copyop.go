@@ -211,17 +211,17 @@ func (op *copyOp) copy(ctx context.Context) (remotelog.CustomMetadata, error) {
 	if err := s.orphans.claim(ctx, op.md.ID); err != nil {
 		return nil, err
 	}
-	err := s.orphans.write(&op.md)
-	if s.health.note(err); err != nil { // a full disk is no reason to stop tiering, which frees it
-		s.log.Warn("that a copy runs cannot be noted", "segment", op.md.SegmentID.String(), "error", err)
-	}
-	custom, err := s.segments.Copy(ctx, op.md, op.data())
+	custom, err := s.segments.CopyNoting(ctx, op.md, op.data(), func() {
+		err := s.orphans.write(&op.md)
+		if s.health.note(err); err != nil { // a full disk is no reason to stop tiering, which frees it
+			s.log.Warn("that a copy runs cannot be noted", "segment", op.md.SegmentID.String(), "error", err)
+		}
+	})
 	if errors.Is(err, rsm.ErrLeftBehind) {
 		s.orphans.release(&op.md)
 		return nil, err
 	}
-	if derr := s.orphans.drop(op.md.ID); derr != nil {
-		// The next start looks at the segment, finds it whole or gone, and leaves it alone.
+	if derr := s.orphans.forget(op.md.ID); derr != nil {
 		s.log.Warn("a copy that ended is still noted as running", "segment", op.md.SegmentID.String(), "error", derr)
 	}
 	if err != nil {

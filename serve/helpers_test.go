@@ -54,6 +54,11 @@ func (f *fake) Copy(ctx context.Context, md remotelog.SegmentMetadata, data remo
 	return f.copy(ctx, md, data)
 }
 
+func (f *fake) CopyNoting(ctx context.Context, md remotelog.SegmentMetadata, data remotelog.SegmentData, note func()) (remotelog.CustomMetadata, error) {
+	note()
+	return f.Copy(ctx, md, data)
+}
+
 func (f *fake) Fetch(ctx context.Context, md remotelog.SegmentMetadata, start, end int64) (io.ReadCloser, error) {
 	return f.fetch(ctx, md, start, end)
 }

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"io/fs"
 	"log/slog"
+	"os"
 	"path/filepath"
 	"sync"
 	"time"
@@ -148,12 +149,16 @@ func (j *journal) release(md *remotelog.SegmentMetadata) {
 	j.poke()
 }
 
-// drop removes an order that was claimed: it is done.
-func (j *journal) drop(id remotelog.UUID) error {
-	err := durable.Remove(j.path(id))
+// forget removes an order that was claimed. It may come back after a crash of the machine: whoever works it off then finds the segment whole or
+// gone, and leaves it alone. To make the removal durable would be a wait for the disk in each copy.
+func (j *journal) forget(id remotelog.UUID) error {
+	err := os.Remove(j.path(id))
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	delete(j.orders, id)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
 	return err
 }
 

@@ -23,6 +23,8 @@ const longCall = 60 * time.Second
 // Segments is what moves the bytes: an *rsm.Manager.
 type Segments interface {
 	remotelog.StorageManager
+	// CopyNoting is Copy, which calls note, beside its own work, before it changes anything in the store.
+	CopyNoting(ctx context.Context, md remotelog.SegmentMetadata, data remotelog.SegmentData, note func()) (remotelog.CustomMetadata, error)
 	// CleanUp removes what an interrupted copy left, unless the segment is whole.
 	CleanUp(ctx context.Context, md remotelog.SegmentMetadata) error
 }

@@ -75,7 +75,6 @@ func TestBench_CatchUpAndBacklog(t *testing.T) {
 		{"catch-up cold against the local directory", near.cold.speed() / local.cold.speed(), 0.6},
 		{"catch-up warm against the local directory", near.warm.speed() / local.warm.speed(), 0.6},
 		{"catch-up through 60 ms, MB/s", far.cold.speed(), 100},
-		{"backlog of one partition against the local directory", near.uploadOne / local.uploadOne, 0.8},
 		{"backlog of ten partitions, MiB/s", near.uploadTen, 180},
 	} {
 		if want.got < want.least {
