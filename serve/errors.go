@@ -89,7 +89,9 @@ type problem struct {
 	Kind      Kind   `json:"kind"`
 	Message   string `json:"message"`
 	Retriable bool   `json:"retriable"`
-	status    int
+	// RetryAfterMs is for how long the answer to the same call is this one, from memory; 0: it is looked at anew.
+	RetryAfterMs int64 `json:"retryAfterMs,omitempty"`
+	status       int
 }
 
 // maxMessage bounds the text of an error that a client gets.
@@ -101,6 +103,9 @@ func problemOf(err error) problem {
 	p := problem{Kind: kind, Message: oneLine(err.Error())}
 	if own, ok := errors.AsType[*kinded](err); ok {
 		p.status = own.status
+	}
+	if k, ok := errors.AsType[*known](err); ok {
+		p.RetryAfterMs = max(1, k.lasts.Milliseconds())
 	}
 	for _, f := range kindFacts {
 		if f.kind == kind {

@@ -46,29 +46,38 @@ func newFailures(now func() time.Time, c *counts) *failures {
 	return &failures{now: now, counts: c, hold: make(chan struct{}, maxHeld), at: map[place]*failure{}}
 }
 
-// try begins a try at a place. Either it returns the error of an entry, held for a while, or the caller goes on and calls ended with what
-// became of it: nil for success.
-func (f *failures) try(ctx context.Context, at place) (ended func(error), err error) {
-	f.mu.Lock()
-	e := f.at[at]
-	if e == nil {
-		f.mu.Unlock()
-		return func(err error) { f.first(at, err) }, nil
-	}
-	if e.trying || f.now().Before(e.until) {
-		err := e.err
-		f.mu.Unlock()
-		f.counts.answered.Add(1)
-		f.wait(ctx)
-		return nil, err
-	}
-	e.trying = true
-	f.mu.Unlock()
-	return func(err error) { f.next(at, e, err) }, nil
+// known is an error that has an entry: for a while the answer stays the same.
+type known struct {
+	err   error
+	lasts time.Duration
 }
 
-// wait holds an answer, if not too many are held.
-func (f *failures) wait(ctx context.Context) {
+func (k *known) Error() string { return k.err.Error() }
+func (k *known) Unwrap() error { return k.err }
+
+// try begins a try at a place. Either it returns the error of an entry, or the caller goes on and calls ended with what became of it, nil for
+// success; it gets that error back, with what is known of it from now on.
+func (f *failures) try(at place) (ended func(error) error, err error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	e := f.at[at]
+	if e == nil {
+		return func(err error) error { return f.first(at, err) }, nil
+	}
+	left := e.until.Sub(f.now())
+	if e.trying {
+		left = firstFailure // of the call that tries now
+	}
+	if left > 0 {
+		f.counts.answered.Add(1)
+		return nil, &known{e.err, left}
+	}
+	e.trying = true
+	return func(err error) error { return f.next(at, e, err) }, nil
+}
+
+// holdBack holds an answer from an entry, if not too many are held.
+func (f *failures) holdBack(ctx context.Context) {
 	select {
 	case f.hold <- struct{}{}:
 	default:
@@ -85,20 +94,21 @@ func (f *failures) wait(ctx context.Context) {
 }
 
 // first makes an entry of a failure where there was none.
-func (f *failures) first(at place, err error) {
+func (f *failures) first(at place, err error) error {
 	if !lasting(err) {
-		return
+		return err
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.at[at] != nil || !f.room() {
-		return
+		return err
 	}
 	f.at[at] = &failure{err: err, delay: firstFailure, until: f.now().Add(firstFailure)}
+	return &known{err, firstFailure}
 }
 
 // next says what became of a try where there was an entry.
-func (f *failures) next(at place, e *failure, err error) {
+func (f *failures) next(at place, e *failure, err error) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	e.trying = false
@@ -111,7 +121,9 @@ func (f *failures) next(at place, e *failure, err error) {
 			e.delay = firstFailure
 		}
 		e.err, e.until = err, f.now().Add(e.delay)
+		return &known{err, e.delay}
 	}
+	return err
 }
 
 // lasting tells the failures that say something about the next try from those of the call itself.

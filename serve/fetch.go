@@ -87,18 +87,34 @@ type sending struct {
 	open  func(ctx context.Context) (io.ReadCloser, int64, error)
 
 	s      *Server
+	holds  holder
 	ctx    context.Context //nolint:containedctx // of the call
 	cancel context.CancelCauseFunc
 	limit  *time.Timer // of the next piece
 	at     place
-	wait   *waiter     // nil: the bytes at hand are there
-	ended  func(error) // of the try at the place; nil: none runs
+	wait   *waiter           // nil: the bytes at hand are there
+	ended  func(error) error // of the try at the place; nil: none runs
+}
+
+// holder is who slows down the asking for what failed just now.
+type holder uint8
+
+const (
+	daemonHolds holder = iota
+	clientHolds        // it says so; it knows how many of its calls are held in all
+)
+
+func holderOf(r *http.Request) holder {
+	if r.Header.Get("Tierkit-Holds") == "client" {
+		return clientHolds
+	}
+	return daemonHolds
 }
 
 // stream sends what is opened. The status waits for the first bytes, so that an error of the store is an error of the call. An error after
 // that breaks the connection: the client has fewer bytes than were announced.
 func (s *Server) stream(w http.ResponseWriter, r *http.Request, x *sending) error {
-	x.s = s
+	x.s, x.holds = s, holderOf(r)
 	x.ctx, x.cancel, x.limit = s.callContext(r)
 	defer x.cancel(nil)
 	defer func() { _ = x.leave(context.Canceled) }() // after a panic nobody waits behind it
@@ -163,7 +179,10 @@ func (x *sending) next(body io.Reader, buf []byte, pos int64) (n int, err error)
 // enter comes to a place.
 func (x *sending) enter(pos int64) (err error) {
 	x.at = x.place(pos)
-	if x.ended, err = x.s.failures.try(x.ctx, x.at); err != nil {
+	if x.ended, err = x.s.failures.try(x.at); err != nil {
+		if x.holds == daemonHolds {
+			x.s.failures.holdBack(x.ctx)
+		}
 		return err
 	}
 	x.wait = x.s.waits.enter(x.at, x.cancel)
@@ -178,7 +197,7 @@ func (x *sending) leave(err error) error {
 	x.wait.leave()
 	x.wait = nil
 	if x.ended != nil {
-		x.ended(err)
+		err = x.ended(err)
 		x.ended = nil
 	}
 	return err

@@ -3,6 +3,7 @@ package serve
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -320,6 +321,41 @@ func TestFailures_TheStoreGetsFewRequests(t *testing.T) {
 	})
 }
 
+// A client that slows its asking down itself is answered at once, and told for how long it need not ask.
+func TestFailures_AClientMayHoldThem(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newReader(func(int64, remotelog.SegmentMetadata, int64) (time.Duration, []piece, error) {
+			return 0, nil, fmt.Errorf("%w: gone", remotelog.ErrNotFound)
+		})
+		s := open(t, r)
+		seg := someSegment(1000)
+		call := func() int64 {
+			q := request(t, t.Context(), "POST", "/v1/fetch", seg.fetch(0, 999))
+			q.Header.Set("Tierkit-Holds", "client")
+			w := serveRequest(s, q)
+			want(t, w, 404, KindNotFound)
+			var a struct{ Error problem }
+			if err := json.Unmarshal(w.Body.Bytes(), &a); err != nil {
+				t.Fatal(err)
+			}
+			return a.Error.RetryAfterMs
+		}
+		began := time.Now()
+		for _, want := range []time.Duration{100, 60, 200, 150} {
+			if got := call(); got != int64(want) {
+				t.Errorf("after %v: not before %d ms, want %d", time.Since(began), got, want)
+			}
+			time.Sleep(map[time.Duration]time.Duration{100: 40, 60: 60, 200: 50}[want] * time.Millisecond)
+		}
+		if took := time.Since(began); took != 150*time.Millisecond {
+			t.Errorf("four answers took %v: they were held", took)
+		}
+		if n := r.opened.Load(); n != 2 {
+			t.Errorf("the store was asked %d times, want 2", n)
+		}
+	})
+}
+
 func TestFailures_DoubleAndEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var failing atomic.Bool
@@ -405,11 +441,13 @@ func TestFailures_AreBounded(t *testing.T) {
 	now := time.Unix(0, 0)
 	f := newFailures(func() time.Time { return now }, new(counts))
 	fail := func(id byte, i int) {
-		ended, err := f.try(t.Context(), place{segment: remotelog.UUID{id}, stretch: int64(i)})
+		ended, err := f.try(place{segment: remotelog.UUID{id}, stretch: int64(i)})
 		if err != nil {
 			t.Fatal(err)
 		}
-		ended(errors.New("no"))
+		if err := ended(errors.New("no")); err == nil {
+			t.Fatal("a failure is none any more")
+		}
 	}
 	for i := range maxFailures + 100 {
 		fail(1, i)

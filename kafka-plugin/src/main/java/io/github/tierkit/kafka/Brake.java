@@ -5,28 +5,38 @@ import java.util.concurrent.TimeUnit;
 
 /**
  * Slows a broker down that asks for what fails at once. It asks again without any pause, thousands of times a second, with a line in its log for each.
- * The daemon holds back the failures that it knows of; this holds back those that are none of its judgement, such as a wrong token. Only so many, so
- * that the broker's readers are not all in here.
+ * This holds back failures that are known, and those that are none of the daemon's judgement, such as a wrong token. Only so many, so that the broker's
+ * readers are not all in here.
  */
 final class Brake {
     private static final long HOLD_MS = 200;
     private static final int PLACES = 2;
 
+    /** Waits some milliseconds. */
+    interface Sleep {
+        void sleep(long ms) throws InterruptedException;
+    }
+
     private final Semaphore places = new Semaphore(PLACES);
+    private final Sleep sleep;
+
+    Brake(Sleep sleep) {
+        this.sleep = sleep;
+    }
 
     /** Waits until a failed call, which began then, has taken a while. */
     void hold(long began) throws InterruptedException {
         long left = HOLD_MS - TimeUnit.NANOSECONDS.toMillis(System.nanoTime() - began);
         if (left > 0 && places.tryAcquire()) {
             try {
-                Thread.sleep(left);
+                sleep.sleep(left);
             } finally {
                 places.release();
             }
         }
     }
 
-    /** Whether the daemon has looked at the call, and holds it back itself where that is right. */
+    /** Whether the daemon has looked at the call: once more is soon enough for holding it back. */
     static boolean judged(Throwable t) {
         return t instanceof DaemonException && !((DaemonException) t).is(DaemonException.UNKNOWN) && !((DaemonException) t).is(DaemonException.FORBIDDEN);
     }

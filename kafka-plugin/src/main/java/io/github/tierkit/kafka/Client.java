@@ -181,6 +181,7 @@ final class Client {
         c.setRequestProperty("Content-Type", "application/json");
         c.setRequestProperty("Accept", "*/*");
         c.setRequestProperty("User-Agent", "tierkit-kafka-plugin");
+        c.setRequestProperty("Tierkit-Holds", "client"); // see Brake
         return c;
     }
 

@@ -16,14 +16,38 @@ final class DaemonException extends IOException {
 
     final String kind;
     final boolean retriable;
+    /** How long the daemon would answer the same again without looking; 0: it looks each time. */
+    final long retryAfterMs;
+    /** Whether this is an answer given once more, which needs no stack trace: the first one had it. */
+    final boolean repeated;
 
     DaemonException(String kind, String message, boolean retriable) {
+        this(kind, message, retriable, 0);
+    }
+
+    private DaemonException(String kind, String message, boolean retriable, long retryAfterMs) {
         super(message);
         this.kind = kind;
         this.retriable = retriable;
+        this.retryAfterMs = retryAfterMs;
+        repeated = false;
     }
 
-    /** Reads {"kind", "message", "retriable"}, of which everything may be missing. */
+    private DaemonException(DaemonException first) {
+        super(first.getMessage());
+        kind = first.kind;
+        retriable = first.retriable;
+        retryAfterMs = first.retryAfterMs;
+        repeated = true;
+        setStackTrace(new StackTraceElement[0]);
+    }
+
+    /** The same answer, given once more. */
+    DaemonException again() {
+        return new DaemonException(this);
+    }
+
+    /** Reads {"kind", "message", "retriable", "retryAfterMs"}, of which everything may be missing. */
     static DaemonException of(Object error, String otherwise) {
         if (!(error instanceof Map)) {
             return new DaemonException(UNKNOWN, otherwise, false);
@@ -31,8 +55,10 @@ final class DaemonException extends IOException {
         Map<?, ?> e = (Map<?, ?>) error;
         Object kind = e.get("kind");
         Object message = e.get("message");
+        Object after = e.get("retryAfterMs");
         return new DaemonException(kind instanceof String ? (String) kind : UNKNOWN,
-                message instanceof String ? (String) message : otherwise, Boolean.TRUE.equals(e.get("retriable")));
+                message instanceof String ? (String) message : otherwise, Boolean.TRUE.equals(e.get("retriable")),
+                after instanceof Long ? (Long) after : 0);
     }
 
     boolean is(String what) {

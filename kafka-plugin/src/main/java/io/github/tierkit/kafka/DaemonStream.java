@@ -10,6 +10,8 @@ import java.util.concurrent.TimeUnit;
  * where that does not help until the deadline the read throws. For one thread, as streams are.
  */
 abstract class DaemonStream extends InputStream {
+    private final Known known;
+    private final String segment;
     private final Retry retry;
     private final long limitMs;
     private final Metrics.Operation metrics;
@@ -19,7 +21,9 @@ abstract class DaemonStream extends InputStream {
     private boolean closed;
 
     /** Every answer, all waits for it added up, may take limitMs. */
-    DaemonStream(long position, long limitMs, Retry retry, Metrics.Operation metrics) {
+    DaemonStream(Known known, String segment, long position, long limitMs, Retry retry, Metrics.Operation metrics) {
+        this.known = known;
+        this.segment = segment;
         this.position = position;
         this.limitMs = limitMs;
         this.retry = retry;
@@ -37,12 +41,19 @@ abstract class DaemonStream extends InputStream {
         // It matters to few.
     }
 
+    /** What of the segment is asked for at a position: the same text for the same bytes. */
+    abstract String place(long position);
+
+    private Body ask(int wanted, Deadline deadline) throws IOException, InterruptedException {
+        return known.ask(segment, place(position), () -> request(position, wanted, deadline));
+    }
+
     /** Position of the end, known once something was asked for. */
     abstract long end();
 
     /** Asks for the first bytes, so that what fails fails here. */
     final void open() throws IOException, InterruptedException {
-        advance(retry.run(Deadline.in(limitMs), d -> request(position, 0, d)));
+        advance(retry.run(Deadline.in(limitMs), d -> ask(0, d)));
     }
 
     private void advance(Body next) {
@@ -86,7 +97,7 @@ abstract class DaemonStream extends InputStream {
                 try {
                     Client.check(deadline);
                     if (body == null) {
-                        body = request(position, length, deadline);
+                        body = ask(length, deadline);
                     }
                     return read(body, buffer, offset, length);
                 } catch (IOException e) {

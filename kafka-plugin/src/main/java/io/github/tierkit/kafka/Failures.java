@@ -45,11 +45,25 @@ final class Failures {
         if (cause instanceof InterruptedException) {
             return new RemoteStorageException(what + ": interrupted", cause);
         }
+        if (cause instanceof DaemonException && ((DaemonException) cause).repeated) {
+            return repeated((DaemonException) cause, kind, what);
+        }
         String message = what + ": " + (cause instanceof DaemonException ? cause.getMessage() : cause.toString());
-        if (absent(cause, kind)) {
+        return exception(cause, kind, message, cause);
+    }
+
+    /** A broker writes thousands of them into its log in a second: one line each, which the whole error stands before. */
+    private static RemoteStorageException repeated(DaemonException again, Kind kind, String what) {
+        RemoteStorageException e = exception(again, kind, what + ": " + again.kind + ", as when it was asked for just now", null);
+        e.setStackTrace(new StackTraceElement[0]);
+        return e;
+    }
+
+    private static RemoteStorageException exception(Throwable why, Kind kind, String message, Throwable cause) {
+        if (absent(why, kind)) {
             return new RemoteResourceNotFoundException(message, cause);
         }
-        if (RETRIABLE != null && kind != Kind.COPY && passing(cause)) {
+        if (RETRIABLE != null && kind != Kind.COPY && passing(why)) {
             try {
                 return (RemoteStorageException) RETRIABLE.newInstance(message, cause);
             } catch (ReflectiveOperationException | RuntimeException e) {

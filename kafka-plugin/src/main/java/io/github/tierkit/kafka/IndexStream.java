@@ -8,14 +8,16 @@ import org.apache.kafka.server.log.remote.storage.RemoteStorageManager.IndexType
 /** An index, whole. When it breaks it is asked for again and what was read already is skipped: an index never changes. */
 final class IndexStream extends DaemonStream {
     private final Client client;
+    private final IndexType type;
     private final String path;
     private final byte[] request;
     private long end = -1; // not known yet
 
-    IndexStream(Client client, RemoteLogSegmentMetadata md, IndexType type, long limitMs, Retry retry, Metrics.Operation metrics)
+    IndexStream(Client client, Known known, RemoteLogSegmentMetadata md, IndexType type, long limitMs, Retry retry, Metrics.Operation metrics)
             throws ReflectiveOperationException {
-        super(0, limitMs, retry, metrics);
+        super(known, Segments.id(md), 0, limitMs, retry, metrics);
         this.client = client;
+        this.type = type;
         this.path = "/v1/index/" + type.name().toLowerCase(Locale.ROOT).replace('_', '-');
         this.request = Json.bytes(Segments.request(md));
     }
@@ -34,6 +36,11 @@ final class IndexStream extends DaemonStream {
             body.abandon();
             throw e;
         }
+    }
+
+    @Override
+    String place(long position) {
+        return type.name();
     }
 
     @Override

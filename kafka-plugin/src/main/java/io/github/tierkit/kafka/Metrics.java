@@ -46,6 +46,7 @@ final class Metrics implements MetricsMBean {
     final LongAdder starts = new LongAdder();
     final LongAdder filesStreamed = new LongAdder();
     final LongAdder journalEntries = new LongAdder();
+    final LongAdder failuresRepeated = new LongAdder();
     final LongAdder customMetadataTooLong = new LongAdder();
     final AtomicLong customMetadataLongest = new AtomicLong();
     private volatile boolean lastAnswered;
@@ -193,6 +194,11 @@ final class Metrics implements MetricsMBean {
     @Override
     public long getFilesStreamed() {
         return filesStreamed.sum();
+    }
+
+    @Override
+    public long getFailuresRepeated() {
+        return failuresRepeated.sum();
     }
 
     @Override

@@ -46,6 +46,8 @@ public interface MetricsMBean {
 
     long getFilesStreamed();
 
+    long getFailuresRepeated();
+
     long getJournalEntriesWritten();
 
     long getCustomMetadataLongestBytes();

@@ -22,7 +22,8 @@ public final class RemoteStorageManager implements org.apache.kafka.server.log.r
 
     private final Metrics metrics = new Metrics();
     private final Retry retry = new Retry(metrics);
-    private final Brake brake = new Brake();
+    private final Brake brake = new Brake(Thread::sleep);
+    private final Known known = new Known(brake, metrics, System::nanoTime);
     private final Appetite appetite = new Appetite();
     private volatile Parts parts; // null: not configured
 
@@ -125,6 +126,7 @@ public final class RemoteStorageManager implements org.apache.kafka.server.log.r
         return checked(metrics.copy, Failures.Kind.COPY, "copy", md, p -> {
             long timeoutMs = p.settings.number(Settings.COPY_TIMEOUT);
             long lostMs = p.settings.number(Settings.LOST_TIMEOUT);
+            known.forget(Segments.id(md));
             byte[] custom = new Copy(p.client, retry, p.uploads, md, data, timeoutMs, lostMs).run(p.deletion);
             metrics.copy.bytes.add(md.segmentSizeInBytes());
             if (custom == null) {
@@ -159,7 +161,7 @@ public final class RemoteStorageManager implements org.apache.kafka.server.log.r
             if (start < 0 || end < start || start > size) {
                 throw new IllegalArgumentException("bytes " + start + " to " + end + " of a log of " + size);
             }
-            SegmentStream s = new SegmentStream(p.client, md, start, Math.min(end + 1L, size), appetite, p.fetchMs, retry, metrics.fetch);
+            SegmentStream s = new SegmentStream(p.client, known, md, start, Math.min(end + 1L, size), appetite, p.fetchMs, retry, metrics.fetch);
             if (start < size) { // else there is nothing to ask for
                 open(s);
             }
@@ -183,7 +185,7 @@ public final class RemoteStorageManager implements org.apache.kafka.server.log.r
     public InputStream fetchIndex(RemoteLogSegmentMetadata md, IndexType type) throws RemoteStorageException {
         Failures.Kind kind = type == IndexType.TRANSACTION ? Failures.Kind.TRANSACTION_INDEX : Failures.Kind.READ;
         return checked(metrics.index, kind, "fetch the " + type + " index of", md, p -> {
-            IndexStream s = new IndexStream(p.client, md, type, p.fetchMs, retry, metrics.index);
+            IndexStream s = new IndexStream(p.client, known, md, type, p.fetchMs, retry, metrics.index);
             open(s);
             return s;
         });
@@ -193,6 +195,7 @@ public final class RemoteStorageManager implements org.apache.kafka.server.log.r
     public void deleteLogSegmentData(RemoteLogSegmentMetadata md) throws RemoteStorageException {
         checked(metrics.delete, Failures.Kind.DELETE, "delete", md, p -> {
             p.deletion.run(md);
+            known.forget(Segments.id(md));
             return null;
         });
     }

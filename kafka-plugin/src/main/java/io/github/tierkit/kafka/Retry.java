@@ -33,7 +33,7 @@ final class Retry {
     }
 
     interface Attempt<T> {
-        T run(Deadline deadline) throws IOException;
+        T run(Deadline deadline) throws IOException, InterruptedException;
     }
 
     <T> T run(Deadline deadline, Attempt<T> attempt) throws IOException, InterruptedException {

@@ -25,9 +25,9 @@ final class SegmentStream extends DaemonStream {
     private long unknown = FIRST_WINDOW; // the next window, if the read does not tell what is needed
 
     /** Reads from start up to end, which is exclusive. */
-    SegmentStream(Client client, RemoteLogSegmentMetadata md, long start, long end, Appetite appetite, long limitMs, Retry retry, Metrics.Operation metrics)
+    SegmentStream(Client client, Known known, RemoteLogSegmentMetadata md, long start, long end, Appetite appetite, long limitMs, Retry retry, Metrics.Operation metrics)
             throws ReflectiveOperationException {
-        super(start, limitMs, retry, metrics);
+        super(known, Segments.id(md), start, limitMs, retry, metrics);
         this.client = client;
         this.partition = md.topicIdPartition();
         this.appetite = appetite;
@@ -64,6 +64,11 @@ final class SegmentStream extends DaemonStream {
         if (position < end) { // else it might have taken more
             appetite.took(partition, position - start);
         }
+    }
+
+    @Override
+    String place(long position) {
+        return String.valueOf(position);
     }
 
     @Override

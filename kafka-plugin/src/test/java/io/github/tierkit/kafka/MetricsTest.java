@@ -48,7 +48,7 @@ class MetricsTest {
             Object[][] want = {
                 {"CopyCalls", 1L}, {"CopyFailures", 0L}, {"CopiesRunning", 0L}, {"CopyBytes", 2L << 20}, {"FetchCalls", 1L}, {"FetchFailures", 0L},
                 {"FetchBytes", 2L << 20}, {"IndexCalls", 2L}, {"IndexFailures", 1L}, {"IndexBytes", 80L}, {"DeleteCalls", 2L}, {"DeleteFailures", 1L},
-                {"StreamsResumed", 0L}, {"RequestsUnanswered", 0L}, {"DaemonAnswering", true}, {"FilesStreamed", 0L}, {"JournalEntriesWritten", 0L},
+                {"StreamsResumed", 0L}, {"RequestsUnanswered", 0L}, {"DaemonAnswering", true}, {"FilesStreamed", 0L}, {"FailuresRepeated", 0L}, {"JournalEntriesWritten", 0L},
             };
             for (Object[] w : want) {
                 assertEquals(w[1], attribute(b, (String) w[0]), (String) w[0]);
