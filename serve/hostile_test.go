@@ -173,3 +173,21 @@ func TestFetch_APanicLeavesNobodyWaiting(t *testing.T) {
 		t.Errorf("%d places are waited for", n)
 	}
 }
+
+// Somebody clears the state directory under a running daemon: files that are sent have a place again, as orders have.
+func TestCopy_ASpoolThatWasRemovedIsMadeAgain(t *testing.T) {
+	s := open(t, &fake{}, func(o *Options) { o.DeriveLogDirs = false })
+	if err := os.RemoveAll(s.o.StateDir); err != nil {
+		t.Fatal(err)
+	}
+	seg := newSegment(t, "orders", 1000)
+	if got := stateIn(t, ask(t, s, "POST", "/v1/copies", seg.body)); got != "wants" {
+		t.Fatalf("the copy is %q, want wants", got)
+	}
+	for name, data := range map[string][]byte{"log": seg.log, "offset-index": []byte("offsets"), "time-index": {}, "producer-snapshot": []byte("producers")} {
+		want(t, ask(t, s, "PUT", seg.path()+"/files/"+name, data), 204, "")
+	}
+	if got := finish(t, s, seg); got["state"] != "done" {
+		t.Errorf("copy: %v", got)
+	}
+}

@@ -8,6 +8,7 @@ import (
 	"os"
 	"time"
 
+	"github.com/tierkit/tierkit/internal/durable"
 	"github.com/tierkit/tierkit/remotelog"
 )
 
@@ -97,6 +98,9 @@ func (b *sent) Read(p []byte) (int, error) {
 
 // spool writes a body to a file that has no name any more once it is open: whatever becomes of this process, nothing is left.
 func (s *Server) spool(body io.Reader, size int64) (_ *held, err error) {
+	if err := durable.MakeDir(s.state.spool); err != nil { // somebody may have removed it
+		return nil, err
+	}
 	f, err := os.CreateTemp(s.state.spool, "*")
 	if err != nil {
 		return nil, err
