@@ -3,6 +3,7 @@ package rsm
 import (
 	"context"
 	"slices"
+	"strings"
 
 	"github.com/tierkit/tierkit/manifest"
 	"github.com/tierkit/tierkit/remotelog"
@@ -12,6 +13,9 @@ import (
 type stem string
 
 func (s stem) key(suffix manifest.Suffix) string { return string(s) + "." + string(suffix) }
+
+// isOf says whether the objects at the stem are those of the segment with this id.
+func (s stem) isOf(id remotelog.UUID) bool { return strings.HasSuffix(string(s), "-"+id.String()) }
 
 // stems are the keys under which a segment's objects may be.
 type stems struct {

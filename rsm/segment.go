@@ -147,6 +147,9 @@ func (m *Manager) parseSegment(ctx context.Context, s stem, data []byte) (*segme
 	if err != nil {
 		return nil, fmt.Errorf("manifest %q: %w", s, err)
 	}
+	if d := man.Metadata; d != nil && !s.isOf(d.ID) {
+		return nil, fmt.Errorf("%w: manifest %q describes another segment, %s", remotelog.ErrCorrupt, s, d.SegmentID)
+	}
 	seg := &segment{Manifest: man, stem: s}
 	h := sha256.New()
 	_, _ = io.WriteString(h, string(s)+"\x00") // a hash never fails
