@@ -175,6 +175,29 @@ func TestRead_SegmentsOutsideTheLineageAreSkipped(t *testing.T) {
 	}
 }
 
+// Segments whose leader epoch index is damaged are read all the same, to the last: the metadata say under which epochs they were written.
+func TestRead_ADamagedLeaderEpochIndexHidesNoSegment(t *testing.T) {
+	l := buildLog(t, lin(0, 0, 2, 3, 4, 7), threes(0, 1), []batchSpec{{base: 3, epoch: 2}}, []batchSpec{{base: 6, epoch: 2, offsets: []int64{6}}, {base: 7, epoch: 4}}, []batchSpec{{base: 10, epoch: 4}}, []batchSpec{{base: 13, epoch: 4}})
+	tr, mm, st := fakes()
+	if _, err := Offload(t.Context(), tr.mm, tr.sm, []string{l.dir}, OffloadOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	whole, err := Open(t.Context(), tr.mm, tr.sm, l.tp, ViewOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, start := range []int64{10, 6, 3} { // from the newest on
+		st.segments[segmentAt(t, mm, start)].index[remotelog.LeaderEpochIndex] = []byte("0\n7\n")
+		v, err := Open(t.Context(), tr.mm, tr.sm, l.tp, ViewOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := offsetsOf(t, v, 0, ReadUncommitted); !slices.Equal(got, offsetsOf(t, whole, 0, ReadUncommitted)) || !slices.Equal(v.Lineage(), whole.Lineage()) {
+			t.Errorf("damaged from offset %d on: records %v, lineage %v, want that of the whole: %v", start, got, v.Lineage(), whole.Lineage())
+		}
+	}
+}
+
 // What lies before a hole is not read.
 func TestRead_ChainEndsAtAHole(t *testing.T) {
 	l, tr, mm, _ := tiered(t)

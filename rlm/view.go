@@ -95,7 +95,8 @@ func (v *View) notice(format string, args ...any) {
 	}
 }
 
-// readLineage takes the leader epoch index of the first candidate that can be read.
+// readLineage takes the leader epoch index of the first candidate that can be read. Behind it are the epochs that the metadata of those
+// say whose index cannot be read: they are read too.
 func (v *View) readLineage(ctx context.Context, segments []remotelog.SegmentMetadata) error {
 	byEpoch := slices.Clone(segments)
 	lastEpoch := func(md *remotelog.SegmentMetadata) int32 { return md.LeaderEpochs[len(md.LeaderEpochs)-1].Epoch }
@@ -104,27 +105,39 @@ func (v *View) readLineage(ctx context.Context, segments []remotelog.SegmentMeta
 	})
 	var errs []error
 	for _, md := range byEpoch {
-		b, err := v.index(ctx, md, remotelog.LeaderEpochIndex)
+		l, err := v.epochIndex(ctx, md)
 		if err == nil {
-			var l Lineage
-			if l, err = logfiles.ParseLeaderEpochs(b); err == nil && len(l) > 0 {
-				v.lineage = l
-				return nil
+			for _, unread := range slices.Backward(byEpoch[:len(errs)]) {
+				l = logfiles.ExtendLeaderEpochs(l, unread.LeaderEpochs)
 			}
-			if err == nil {
-				err = fmt.Errorf("%w: it names no epoch", remotelog.ErrCorrupt)
-			}
-			err = fmt.Errorf("leader epoch index of segment %s: %w", md.SegmentID, err)
+			v.lineage = l
+			return nil
 		}
 		if !errors.Is(err, remotelog.ErrCorrupt) && !errors.Is(err, remotelog.ErrNotFound) {
 			return err
 		}
 		errs = append(errs, err)
 		if len(errs) < len(byEpoch) {
-			v.notice("segment %s cannot be read, its lineage is taken from the one before: %v", md.ID, err)
+			v.notice("the leader epoch index of segment %s cannot be read, the lineage before it is taken from another one: %v", md.ID, err)
 		}
 	}
 	return errs[0]
+}
+
+// epochIndex reads the leader epoch index of a segment.
+func (v *View) epochIndex(ctx context.Context, md remotelog.SegmentMetadata) (Lineage, error) {
+	b, err := v.index(ctx, md, remotelog.LeaderEpochIndex)
+	if err != nil {
+		return nil, err
+	}
+	l, err := logfiles.ParseLeaderEpochs(b)
+	if err == nil && len(l) == 0 {
+		err = fmt.Errorf("%w: it names no epoch", remotelog.ErrCorrupt)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("leader epoch index of segment %s: %w", md.SegmentID, err)
+	}
+	return l, nil
 }
 
 // newerFirst is the order of equal candidates: latest event, then segment id.

@@ -19,7 +19,8 @@ import (
 // SegmentsOfEpoch answer from what can be read in one piece:
 //
 //   - The lineage of leader epochs is the leader epoch index of the segment with the highest (epoch, end offset); if that cannot be
-//     read, of the next one. Segments outside the lineage were written by a leader that lost, and are passed over.
+//     read, of the next one, and behind it what the manifests say of those that cannot be read. Segments outside the lineage were
+//     written by a leader that lost, and are passed over.
 //   - Of copies that overlap, the one with the greatest end offset in the epoch asked for answers, then the latest event, then the
 //     segment id.
 //   - What is tiered is the unbroken chain that ends at the highest offset. What lies before a hole is listed only.

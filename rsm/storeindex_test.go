@@ -434,11 +434,11 @@ func TestStoreIndex_LineageComesFromTheFirstThatCanBeRead(t *testing.T) {
 	}
 	remove(2)
 	x := storeIndex(r.Manager, StoreIndexOptions{})
-	// b's index knows nothing of epoch 3, so that c is outside the lineage now.
-	if got := []string{x.at(t, tp, 0, 5), x.at(t, tp, 0, 15), x.at(t, tp, 3, 25)}; !slices.Equal(got, []string{"a", "b", ""}) {
+	// b's index knows nothing of epoch 3, c's manifest does.
+	if got := []string{x.at(t, tp, 0, 5), x.at(t, tp, 0, 15), x.at(t, tp, 3, 25)}; !slices.Equal(got, []string{"a", "b", "c"}) {
 		t.Errorf("answers are %q", got)
 	}
-	if x.said(NoticeLineage, "not taken from segment") != 1 || x.said(NoticeLineage, "[20, 29]") != 1 {
+	if x.said(NoticeLineage, "is taken from another one") != 1 || x.said(NoticeLineage, "outside the lineage") != 0 {
 		t.Errorf("notices: %v", x.notices)
 	}
 	remove(0)

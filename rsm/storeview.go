@@ -54,7 +54,8 @@ func (x *StoreIndex) newView(ctx context.Context, tp remotelog.TopicIDPartition,
 	return v, nil
 }
 
-// lineage returns the leader epochs of a partition: the index of the segment with the highest (epoch, end offset) that can be read.
+// lineage returns the leader epochs of a partition: the index of the segment with the highest (epoch, end offset) that can be read, and
+// behind it what the manifests of those say whose index cannot be read.
 func (x *StoreIndex) lineage(ctx context.Context, tp remotelog.TopicIDPartition, all []StoredSegment) ([]remotelog.LeaderEpoch, error) {
 	candidates := slices.Clone(all)
 	lastEpoch := func(s *StoredSegment) int32 { return s.LeaderEpochs[len(s.LeaderEpochs)-1].Epoch }
@@ -62,9 +63,12 @@ func (x *StoreIndex) lineage(ctx context.Context, tp remotelog.TopicIDPartition,
 		return cmp.Or(cmp.Compare(lastEpoch(&b), lastEpoch(&a)), cmp.Compare(b.EndOffset, a.EndOffset), newerFirst(&a.SegmentMetadata, &b.SegmentMetadata))
 	})
 	var first error
-	for _, s := range candidates {
+	for i, s := range candidates {
 		epochs, err := x.epochIndex(ctx, s.SegmentMetadata)
 		if err == nil {
+			for _, unread := range slices.Backward(candidates[:i]) {
+				epochs = logfiles.ExtendLeaderEpochs(epochs, unread.LeaderEpochs)
+			}
 			return epochs, nil
 		}
 		if !errors.Is(err, remotelog.ErrCorrupt) && !errors.Is(err, remotelog.ErrNotFound) {
@@ -73,7 +77,7 @@ func (x *StoreIndex) lineage(ctx context.Context, tp remotelog.TopicIDPartition,
 		if first == nil {
 			first = err
 		}
-		x.notice(NoticeLineage, s.Key, "the lineage is not taken from segment %s: %v", s.ID, err)
+		x.notice(NoticeLineage, s.Key, "the lineage before segment %s is taken from another one: %v", s.ID, err)
 	}
 	return nil, fmt.Errorf("%w: no leader epoch index of %s can be read: %w", remotelog.ErrCorrupt, tp, first)
 }

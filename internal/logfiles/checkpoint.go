@@ -2,6 +2,7 @@ package logfiles
 
 import (
 	"bytes"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -32,6 +33,22 @@ func ParseLeaderEpochs(b []byte) ([]remotelog.LeaderEpoch, error) {
 		return true
 	})
 	return epochs, err
+}
+
+// ExtendLeaderEpochs returns the leader epochs of a log of which known is a part, and own those of a segment that ends behind it: what
+// the metadata of a segment say where its leader epoch index cannot be read. Where they contradict each other own holds.
+func ExtendLeaderEpochs(known, own []remotelog.LeaderEpoch) []remotelog.LeaderEpoch {
+	n := slices.IndexFunc(known, func(e remotelog.LeaderEpoch) bool {
+		return e.Epoch >= own[0].Epoch || e.StartOffset > own[0].StartOffset
+	})
+	if n < 0 {
+		n = len(known)
+	}
+	out := slices.Concat(known[:n], own)
+	if n < len(known) && known[n].Epoch == own[0].Epoch {
+		out[n].StartOffset = min(known[n].StartOffset, own[0].StartOffset) // it began before the segment
+	}
+	return out
 }
 
 // MarshalLeaderEpochs writes the text that a broker hands to its storage plug-in.

@@ -3,6 +3,7 @@ package logfiles
 import (
 	"bytes"
 	"errors"
+	"slices"
 	"testing"
 
 	"github.com/tierkit/tierkit/remotelog"
@@ -146,5 +147,27 @@ func TestFirstOpen_IsTheSmallest(t *testing.T) {
 	}
 	if _, ok := FirstOpen([]ProducerState{{CurrentTxnFirstOffset: -1}}); ok {
 		t.Error("open transaction found where there is none")
+	}
+}
+
+func TestExtendLeaderEpochs(t *testing.T) {
+	list := func(pairs ...int64) (out []remotelog.LeaderEpoch) {
+		for i := 0; i < len(pairs); i += 2 {
+			out = append(out, remotelog.LeaderEpoch{Epoch: int32(pairs[i]), StartOffset: pairs[i+1]})
+		}
+		return out
+	}
+	for name, c := range map[string]struct{ known, own, want []remotelog.LeaderEpoch }{
+		"a new epoch":                       {list(0, 0, 2, 50), list(3, 100), list(0, 0, 2, 50, 3, 100)},
+		"the last epoch goes on":            {list(0, 0, 2, 50), list(2, 100, 4, 120), list(0, 0, 2, 50, 4, 120)},
+		"one that is known to the end":      {list(0, 0, 2, 50, 4, 120), list(2, 100, 4, 120), list(0, 0, 2, 50, 4, 120)},
+		"an epoch without records":          {list(0, 0, 1, 100), list(3, 100), list(0, 0, 1, 100, 3, 100)},
+		"known is of another history":       {list(0, 0, 2, 110), list(3, 100), list(0, 0, 3, 100)},
+		"known begins behind the own epoch": {list(2, 120), list(2, 100, 4, 120), list(2, 100, 4, 120)},
+	} {
+		known := slices.Clone(c.known)
+		if got := ExtendLeaderEpochs(c.known, c.own); !slices.Equal(got, c.want) || !slices.Equal(c.known, known) {
+			t.Errorf("%s: %v, want %v; known is %v, was %v", name, got, c.want, c.known, known)
+		}
 	}
 }
