@@ -271,10 +271,12 @@ func (a *app) suite(h *conformance.Harness, c *backends.Choice) {
 	switch c.Factory.Name {
 	case "s3":
 		h.Dialect = dialect.S3{VirtualHost: c.Config.String("storage.s3.endpoint.url") == "" && !c.Config.Bool("storage.s3.path.style.access.enabled")}
+		s3Credentials(h)
 	case "gcs":
 		h.Dialect = dialect.GCS{}
 	case "azure":
 		h.Dialect = dialect.Azure{}
+		azureCredentials(h)
 		h.Knobs.Endpoint = behind(h.Knobs.Endpoint, c.Config.String("storage.azure.endpoint.url"))
 	}
 }

@@ -3,6 +3,11 @@ package cli
 import (
 	"strings"
 	"testing"
+
+	"github.com/tierkit/tierkit/backends"
+	"github.com/tierkit/tierkit/backends/azure"
+	"github.com/tierkit/tierkit/conformance"
+	"github.com/tierkit/tierkit/internal/settings"
 )
 
 // TestReport_SaysNoMoreThanWasChecked: a report may be published, and a run of some cases is no certificate.
@@ -29,5 +34,31 @@ func TestQuoted_IsOneWordOfAShell(t *testing.T) {
 		if got := quoted(in); got != want {
 			t.Errorf("%q: got %s, want %s", in, got, want)
 		}
+	}
+}
+
+// The cases about credentials run where it is known what wrong ones look like.
+func TestSuite_OfABuiltInDriver(t *testing.T) {
+	over := func(url string) map[string]string { return map[string]string{"storage.azure.endpoint.url": url} }
+	h := conformance.Harness{Settings: map[string]string{"storage.azure.account.key": "AAAA"}, Knobs: conformance.Knobs{Endpoint: over}}
+	var reg backends.Registry
+	if err := reg.Register(azure.Factory()); err != nil {
+		t.Fatal(err)
+	}
+	choice, err := reg.Parse(map[string]string{
+		"storage.backend": "azure", "storage.azure.container.name": "box", "storage.azure.account.name": "acc", "storage.azure.account.key": "AAAA",
+		"storage.azure.endpoint.url": "http://127.0.0.1:1/acc",
+	}, settings.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	a := newApp(&reg, Stdio{})
+	a.suite(&h, choice)
+	if h.Dialect == nil || h.Knobs.WrongCredentials["storage.azure.account.key"] == "" || h.Knobs.Endpoint("http://x")["storage.azure.endpoint.url"] != "http://x/acc" {
+		t.Errorf("%+v", h)
+	}
+	a.Conformance = map[string]func(*conformance.Harness){"azure": func(h *conformance.Harness) { h.Dialect = nil }}
+	if a.suite(&h, choice); h.Dialect != nil {
+		t.Error("what the command was made with does not go before")
 	}
 }

@@ -42,7 +42,7 @@ type faultOptions struct {
 
 func newFaulty(t T, b *Bench, o faultOptions) *faulty {
 	t.Helper()
-	f := &faulty{t: t, b: b, plan: fault.NewPlan(b.Harness().Dialect), eye: b.Client(), old: b.Bytes(500)}
+	f := &faulty{t: t, b: b, plan: fault.NewPlan(b.Harness().Dialect), eye: b.ClientWith(ClientOptions{Override: o.override}), old: b.Bytes(500)}
 	t.Cleanup(f.end)
 	b.Inject(f.plan.Wrap)
 	k := b.Harness().Knobs

@@ -87,7 +87,7 @@ type Knobs struct {
 	// Checksums are the modes of the driver's setting for checksums, by name.
 	Checksums map[string]ChecksumMode
 
-	CheckedReads map[string]string // an object that is read whole is compared with the checksum that the store has
+	CheckedReads map[string]string // objects are stored with a checksum, and one that is read whole is compared with it
 
 	CAFile     func(path string) map[string]string
 	Timeouts   func(d time.Duration) map[string]string // connect, answer and stall timeouts
