@@ -15,7 +15,10 @@ const maxErrorBody = 64 << 10
 
 // answers looks whether an answer that says success comes from a store at all: of a proxy's page, or of nothing, the SDK makes an empty listing, or the
 // success of a removal.
-type answers struct{ next http.RoundTripper }
+type answers struct {
+	next  http.RoundTripper
+	sight *sight
+}
 
 var _ http.RoundTripper = answers{}
 
@@ -25,6 +28,7 @@ func (a answers) RoundTrip(r *http.Request) (*http.Response, error) {
 	if err != nil {
 		return nil, err
 	}
+	a.sight.saw(r, resp)
 	if resp.StatusCode/100 != 2 {
 		resp.Body = struct {
 			io.Reader

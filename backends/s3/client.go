@@ -36,7 +36,10 @@ const defaultRetryDelay = 5 * time.Second
 //
 // Token requests cannot be given a client through the configuration: with AWS_CA_BUNDLE set the SDK accepts none but its own type there
 // (config v1.33.18, resolveCustomCABundle). So every client made from the configuration gets a middleware that sends the request itself.
-type holder struct{ client atomic.Pointer[http.Client] }
+type holder struct {
+	client atomic.Pointer[http.Client]
+	sight  sight
+}
 
 func (h *holder) apiOptions() []func(*middleware.Stack) error {
 	return []func(*middleware.Stack) error{func(s *middleware.Stack) error {
@@ -66,7 +69,7 @@ func (h *holder) fill(o *Options, cfg aws.Config, env backends.Env) (*transport.
 		return nil, &backends.Error{Code: backends.InvalidArgument, Err: settings.Problemf(keyCAFile, o.CAFile, "%v", err)}
 	}
 	h.client.Store(&http.Client{
-		Transport: answers{t},
+		Transport: answers{t, &h.sight},
 		// A redirect would carry a signature for another host; the error says where the bucket is.
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	})

@@ -94,9 +94,9 @@ func storeSettings() []backends.Setting {
 		{Name: keyStorageClass, Type: backends.TypeString, Default: "STANDARD", Doc: "The storage class of new objects, any that the server knows. Archive classes that need a restore before reading do not work."},
 		{
 			Name: keyChecksum, Type: backends.TypeString, Default: "auto", OneOf: []string{"auto", "crc32c", "md5", "none"},
-			Doc: "The checksum that goes with each upload. `auto`: crc32c for Amazon and MinIO, md5 for others. Stored chunks have checksums of their own in any case.",
+			Doc: "The checksum that goes with each upload. `auto`: crc32c for Amazon, and for MinIO and Versity S3 Gateway from their first answer on; md5 for others. Where auto is crc32c, objects that are read whole are compared with it, too. Stored chunks have checksums of their own in any case.",
 		},
-		{Name: keyCheck, Type: backends.TypeBool, Default: "false", Doc: "Whether the SDK also checks the checksums of objects that are read whole. Every chunk is checked after reading in any case."},
+		{Name: keyCheck, Type: backends.TypeBool, Doc: "Whether objects that are read whole are compared with the checksum that the store has. Unset: as `storage.s3.checksum` says. Every chunk is checked after reading in any case."},
 		{
 			Name: keySSE, Type: backends.TypeString, Default: "none", OneOf: []string{"none", "s3", "kms", "customer"},
 			Doc: "Encryption by the store: `s3` (SSE-S3), `kms` (SSE-KMS), `customer` (SSE-C, with `" + keyCustomerKey + "`); `none` leaves it to the bucket's default.",
@@ -152,7 +152,7 @@ func parse(c *backends.Config) (Options, error) {
 	o := Options{
 		Bucket: c.String(keyBucket), Region: c.String(keyRegion), Endpoint: c.String(keyEndpoint), Provider: c.String(keyProvider),
 		PartBytes: c.Bytes(keyPartSize), Concurrency: int(c.Int(keyConcurrency)), StorageClass: c.String(keyStorageClass),
-		Checksum: c.String(keyChecksum), CheckReads: c.Bool(keyCheck), SSE: c.String(keySSE), KMSKey: c.String(keyKMSKey),
+		Checksum: c.String(keyChecksum), CheckReads: c.Bool(keyCheck), UncheckedReads: c.IsSet(keyCheck) && !c.Bool(keyCheck), SSE: c.String(keySSE), KMSKey: c.String(keyKMSKey),
 		DualStack: c.Bool(keyDualStack), FIPS: c.Bool(keyFIPS), RequesterPays: c.Bool(keyRequestPayer),
 		CallTimeout: c.Duration(keyCallTimeout), AttemptTimeout: c.Duration(keyTryTimeout), ResponseTimeout: c.Duration(keyHeader),
 		StallTimeout: c.Duration(keyStall), ConnectTimeout: c.Duration(keyConnect), MaxAttempts: int(c.Int(keyAttempts)), RetryDelay: c.Duration(keyRetryDelay),

@@ -56,7 +56,7 @@ func (d *Driver) deleteObjects(ctx context.Context, ids []types.ObjectIdentifier
 		return d.client.DeleteObjects(ctx, &s3.DeleteObjectsInput{
 			Bucket: &d.o.Bucket, Delete: &types.Delete{Objects: ids, Quiet: aws.Bool(true)}, RequestPayer: d.payer(),
 		}, func(o *s3.Options) {
-			if d.checksum != checksumCRC32C { // servers of before 2025 want Content-MD5 here, whatever else is sent
+			if d.sum() != checksumCRC32C { // servers of before 2025 want Content-MD5 here, whatever else is sent
 				o.APIOptions = append(o.APIOptions, smithyhttp.AddContentChecksumMiddleware)
 			}
 		})

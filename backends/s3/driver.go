@@ -48,6 +48,7 @@ type Options struct {
 	StorageClass   string
 	Checksum       string // auto, crc32c, md5, none
 	CheckReads     bool
+	UncheckedReads bool   // also of servers that are known to have checksums; without either those are checked
 	SSE            string // none, s3, kms, customer
 	KMSKey         string
 	CustomerKey    []byte
@@ -77,6 +78,7 @@ type Driver struct {
 	o        Options
 	provider provider
 	checksum checksumMode
+	sight    *sight
 	env      backends.Env
 	log      *slog.Logger
 
@@ -111,6 +113,7 @@ func Open(ctx context.Context, o Options, env backends.Env) (*Driver, error) {
 		return nil, err
 	}
 	p := chooseProvider(o.Provider, o.Endpoint)
+	h.sight.watch(&o, &p)
 	if err := chooseRegion(&cfg, &o, &p); err != nil {
 		return nil, err
 	}
@@ -124,7 +127,7 @@ func Open(ctx context.Context, o Options, env backends.Env) (*Driver, error) {
 		return nil, &backends.Error{Code: backends.InvalidArgument, Err: err}
 	}
 	d := &Driver{
-		client: o.newClient(cfg, h, creds, &p, env), http: t, o: o, provider: p, checksum: checksumMode(o.Checksum), env: env, log: env.Log,
+		client: o.newClient(cfg, h, creds, &p, env), http: t, o: o, provider: p, checksum: checksumMode(o.Checksum), sight: &h.sight, env: env, log: env.Log,
 	}
 	d.creds, _ = creds.(*aws.CredentialsCache)
 	d.ctx, d.close = context.WithCancelCause(context.WithoutCancel(ctx))
@@ -300,24 +303,6 @@ func withDefaults(e backends.Env) backends.Env {
 }
 
 func sprintf(format string, v []any) string { return fmt.Sprintf(format, v...) }
-
-// sums returns the headers that protect an upload's body.
-func (d *Driver) sums(p parts.Part) (crc, md5sum *string) {
-	switch d.checksum {
-	case checksumCRC32C:
-		crc = encodeCRC(p.CRC32C)
-	case checksumMD5:
-		sum := md5.Sum(p.Bytes) //nolint:gosec // Content-MD5
-		md5sum = aws.String(base64.StdEncoding.EncodeToString(sum[:]))
-	case checksumAuto, checksumNone:
-	}
-	return crc, md5sum
-}
-
-func encodeCRC(sum uint32) *string {
-	b := []byte{byte(sum >> 24), byte(sum >> 16), byte(sum >> 8), byte(sum)}
-	return aws.String(base64.StdEncoding.EncodeToString(b))
-}
 
 // without returns a copy of an SDK metadata map without our own entry.
 func without(meta map[string]string, key string) map[string]string {

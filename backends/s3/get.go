@@ -28,7 +28,8 @@ func (d *Driver) Get(ctx context.Context, key string, opts backends.GetOptions) 
 	if opts.IfVersion != "" {
 		in.IfMatch = &opts.IfVersion
 	}
-	if d.o.CheckReads {
+	compared := d.compares(in.Range == nil)
+	if compared {
 		in.ChecksumMode = types.ChecksumModeEnabled
 	}
 	inner, cancel := context.WithCancelCause(ctx)
@@ -47,7 +48,7 @@ func (d *Driver) Get(ctx context.Context, key string, opts backends.GetOptions) 
 		cancel(nil)
 		return nil, err
 	}
-	b := &body{d: d, caller: ctx, ctx: inner, cancel: cancel, r: out.Body}
+	b := &body{d: d, compared: compared, caller: ctx, ctx: inner, cancel: cancel, r: out.Body}
 	b.stop = context.AfterFunc(d.ctx, func() { _ = b.Close() })
 	obj, err := objectOf(key, out, opts.Range)
 	if err != nil {
@@ -133,6 +134,9 @@ type body struct {
 	left   int64
 	stop   func() bool
 
+	compared bool // with the store's checksum, at the end
+	checked  bool // and it was right
+
 	mu     sync.Mutex
 	closed bool
 }
@@ -141,12 +145,13 @@ var _ io.ReadCloser = (*body)(nil)
 
 // end is what is behind the last byte. The SDK compares checksums only when it sees the end of the answer itself; there it has no other error.
 func (b *body) end() error {
-	if !b.d.o.CheckReads {
+	if !b.compared || b.checked {
 		return io.EOF
 	}
 	_, err := b.r.Read(make([]byte, 1))
 	switch {
 	case err == nil || err == io.EOF:
+		b.checked = true
 		return io.EOF
 	case b.caller.Err() != nil:
 		return b.caller.Err()
@@ -173,7 +178,13 @@ func (b *body) Read(p []byte) (int, error) {
 	n, err := b.r.Read(p[:min(int64(len(p)), b.left)])
 	b.left -= int64(n)
 	switch {
-	case err == nil || b.left == 0:
+	case b.left == 0:
+		// Who has all bytes asks for no more: the last of them come only if the checksum is right.
+		if err := b.end(); err != io.EOF {
+			return 0, err
+		}
+		return n, nil
+	case err == nil:
 		return n, nil
 	case b.isClosed():
 		return n, backends.Errorf(backends.Closed, "closed while it was read")

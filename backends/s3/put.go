@@ -42,7 +42,7 @@ func (d *Driver) Put(ctx context.Context, key string, body io.Reader, opts backe
 			return backends.Info{}, err
 		}
 	}
-	u := &upload{d: d, key: key, opts: &opts, meta: maps.Clone(opts.Meta), began: d.env.Now()}
+	u := &upload{d: d, key: key, opts: &opts, meta: maps.Clone(opts.Meta), sum: d.sum(), began: d.env.Now()}
 	u.addToken()
 	o := d.partOptions(opts.Size)
 	o.CRC32C, o.Memory = opts.CRC32C, opts.Memory
@@ -59,6 +59,7 @@ type upload struct {
 	key   string
 	opts  *backends.PutOptions
 	meta  map[string]string
+	sum   checksumMode
 	token string // "": metadata has no room for it
 	began time.Time
 
@@ -112,7 +113,7 @@ func (u *upload) Single(ctx context.Context, p parts.Part) (backends.Info, error
 	d := u.d
 	body := parts.NewReader(p.Bytes)
 	defer body.Close()
-	crc, md5sum := d.sums(p)
+	crc, md5sum := u.sum.sums(p)
 	out, err := call(ctx, d, u.step(stepPut, stepPutIfAbsent), func(ctx context.Context) (*s3.PutObjectOutput, error) {
 		rewind(body)
 		out, err := d.client.PutObject(ctx, &s3.PutObjectInput{
@@ -128,6 +129,9 @@ func (u *upload) Single(ctx context.Context, p parts.Part) (backends.Info, error
 	})
 	if err != nil {
 		return backends.Info{}, err
+	}
+	if crc != nil && out.ChecksumCRC32C == nil {
+		d.sight.disappointed()
 	}
 	return u.info(int64(len(p.Bytes)), out.ETag), nil
 }
@@ -154,7 +158,7 @@ func (u *upload) Begin(ctx context.Context) error {
 		ServerSideEncryption: types.ServerSideEncryption(aws.ToString(d.sseAlgorithm)), SSEKMSKeyId: d.kmsKey,
 		SSECustomerAlgorithm: d.customerAlgorithm, SSECustomerKey: d.customerKey, SSECustomerKeyMD5: d.customerMD5,
 	}
-	if d.checksum == checksumCRC32C {
+	if u.sum == checksumCRC32C {
 		in.ChecksumAlgorithm = types.ChecksumAlgorithmCrc32c
 		if d.provider.fullObject {
 			in.ChecksumType = types.ChecksumTypeFullObject
@@ -187,7 +191,7 @@ func (u *upload) Part(ctx context.Context, p parts.Part) error {
 	d := u.d
 	body := parts.NewReader(p.Bytes)
 	defer body.Close()
-	crc, md5sum := d.sums(p)
+	crc, md5sum := u.sum.sums(p)
 	number := int32(p.Number)
 	out, err := call(ctx, d, stepPart, func(ctx context.Context) (*s3.UploadPartOutput, error) {
 		rewind(body)
@@ -218,7 +222,7 @@ func (u *upload) Commit(ctx context.Context, w parts.Whole) (backends.Info, erro
 		MultipartUpload:      &types.CompletedMultipartUpload{Parts: u.sorted()},
 		SSECustomerAlgorithm: d.customerAlgorithm, SSECustomerKey: d.customerKey, SSECustomerKeyMD5: d.customerMD5,
 	}
-	if d.checksum == checksumCRC32C && d.provider.fullObject {
+	if u.sum == checksumCRC32C && d.provider.fullObject {
 		in.ChecksumCRC32C, in.ChecksumType = encodeCRC(w.CRC32C), types.ChecksumTypeFullObject
 	}
 	if d.provider.objectSize {
