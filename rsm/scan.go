@@ -154,7 +154,7 @@ func (c *chunkLoads) expect(ctx context.Context, r *reader) {
 	}
 	if sc := c.scanAt(r.md, 0); sc != nil {
 		if sc.before != nil { // known already
-			c.spill(ctx, sc.before, c.depth(sc.before, 0))
+			c.spillFrom(ctx, sc)
 		}
 		return
 	}

@@ -31,7 +31,7 @@ type successor struct {
 
 // busy says whether something goes on for it.
 func (a *successor) busy() bool {
-	return a.cancel != nil || a.sc != nil && len(a.sc.loads.loads)+a.sc.unread > 0
+	return a.cancel != nil || a.sc != nil && (len(a.sc.loads.loads)+a.sc.unread > 0 || a.sc.after.busy())
 }
 
 // spill sees that the start of the segment behind that of sc is on its way, as far as depth reaches over sc's own.
@@ -55,6 +55,15 @@ func (c *chunkLoads) spill(ctx context.Context, sc *scan, depth int) {
 	chunks := func(n int) int { return int(int64(n) * sc.chunk / h.chunk) }
 	h.asleep = false
 	c.fill(ctx, &expected{after.r, h}, seg, h, stretch{upto: chunks(left) - 1, last: h.last, depth: chunks(depth)})
+	c.spill(ctx, h, chunks(left)) // into what follows that, if that is short
+}
+
+// spillFrom is spill, called when the depth is not known.
+func (c *chunkLoads) spillFrom(ctx context.Context, sc *scan) {
+	for sc.before != nil {
+		sc = sc.before
+	}
+	c.spill(ctx, sc, c.depth(sc, 0))
 }
 
 // seek begins to look for the successor of sc.
@@ -98,7 +107,7 @@ func (c *chunkLoads) sought(ctx context.Context, sc *scan, r *reader, err error)
 	c.adopt(h, seg)
 	c.remember(h)
 	sc.after.sc, sc.after.r = h, r
-	c.spill(ctx, sc, c.depth(sc, 0))
+	c.spillFrom(ctx, sc)
 	return true
 }
 
@@ -129,6 +138,7 @@ func (c *chunkLoads) restAfter(sc *scan) {
 	if a.sc != nil {
 		a.sc.asleep = true
 		a.sc.loads.end(c)
+		c.restAfter(a.sc)
 	}
 }
 
