@@ -93,13 +93,16 @@ type Status struct {
 	RetryAfter time.Duration
 }
 
-// String implements Action.
+// String implements Action. A Code of 0 is not shown: the status is the provider's.
 func (a Status) String() string {
-	s := fmt.Sprintf("Status(%d, %s)", a.Code, a.Kind)
-	if a.RetryAfter > 0 {
-		s = fmt.Sprintf("Status(%d, %s, retry after %s)", a.Code, a.Kind, a.RetryAfter)
+	s := string(a.Kind)
+	if a.Code != 0 {
+		s = fmt.Sprintf("%d, %s", a.Code, a.Kind)
 	}
-	return s
+	if a.RetryAfter > 0 {
+		s += fmt.Sprintf(", retry after %s", a.RetryAfter)
+	}
+	return "Status(" + s + ")"
 }
 
 func (a Status) act(c *call, r *http.Request) (*http.Response, error) {

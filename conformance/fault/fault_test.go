@@ -403,3 +403,14 @@ func TestHandlerTransport_RunsInABubble(t *testing.T) {
 		}
 	})
 }
+
+// A status of 0 in a report would be read as one that was sent.
+func TestStatus_String(t *testing.T) {
+	for want, a := range map[string]Status{
+		"Status(unavailable)": {Kind: Unavailable}, "Status(500, internal)": {Code: 500, Kind: Internal}, "Status(slow-down, retry after 1s)": {Kind: SlowDown, RetryAfter: time.Second},
+	} {
+		if a.String() != want {
+			t.Errorf("got %s, want %s", a, want)
+		}
+	}
+}
