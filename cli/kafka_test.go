@@ -122,7 +122,7 @@ func TestKafka_TopicThatCannotBeRead(t *testing.T) {
 // mute is an address where connections are taken and nothing is answered, as behind a firewall that swallows.
 func mute(t *testing.T) (address string) {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	l, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
