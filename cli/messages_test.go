@@ -43,6 +43,20 @@ func TestMessages_NameTheCommandWhoseHelpHelps(t *testing.T) {
 	}
 }
 
+// What is wrong with a flag is not said to stand in the file.
+func TestMessages_ListenOfServe(t *testing.T) {
+	b := newBed(t, []string{"node.id=1", "tierkit.state.dir=" + t.TempDir(), "tierkit.token.file=token"})
+	for listen, want := range map[string]string{
+		"127.0.0.1":       `--listen="127.0.0.1": must be ADDRESS:PORT, the port 0 to 65535`,
+		"127.0.0.1:99999": `--listen="127.0.0.1:99999": must be ADDRESS:PORT, the port 0 to 65535`,
+		"0.0.0.0:9480":    `--listen="0.0.0.0:9480": is not loopback: `,
+	} {
+		fails(t, cli.ExitUsage, []string{want}, "serve", "--config", b.config, "--listen", listen)
+	}
+	b.configure(t, "node.id=1", "tierkit.state.dir="+t.TempDir(), "tierkit.token.file=token", "tierkit.listen=x", "tierkit.metrics.listen=127.0.0.1:http")
+	fails(t, cli.ExitUsage, []string{`tierkit.listen="x": must be ADDRESS:PORT`, `tierkit.metrics.listen="127.0.0.1:http": must be ADDRESS:PORT`}, "serve", "--config", b.config)
+}
+
 func TestMessages_InspectOfWhatIsNoManifest(t *testing.T) {
 	b := newBed(t, nil, "orders-0")
 	fails(t, cli.ExitDamage, []string{b.config, "(the name of a manifest ends with .rsm-manifest)"}, "inspect", b.config)

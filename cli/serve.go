@@ -22,6 +22,9 @@ import (
 	"github.com/tierkit/tierkit/serve"
 )
 
+// keyListen is the setting that --listen stands in for.
+const keyListen = "tierkit.listen"
+
 func (a *app) serveCmd() *cobra.Command {
 	var listen string
 	var supervised bool
@@ -93,10 +96,10 @@ func (d *daemon) fromFile(listen string) error {
 func (d *daemon) fromProps(file *props.File, listen string) error {
 	own := maps.Clone(file.RSM)
 	if listen != "" {
-		own["tierkit.listen"] = listen
+		own[keyListen] = listen
 	}
 	d.prefix = file.RSMPrefix
-	errs := []error{d.settings(own)}
+	errs := []error{named(d.settings(own), d.prefix, listen)}
 	var ok bool
 	if d.broker, ok = file.BrokerID(); !ok {
 		errs = append(errs, settings.Missing("node.id", "is required: what the daemon keeps is kept for each broker by itself"))
@@ -111,6 +114,16 @@ func (d *daemon) fromProps(file *props.File, listen string) error {
 		d.log.Warn("configuration", "notice", n)
 	}
 	return errors.Join(errs...)
+}
+
+// named says of a mistake in --listen that it is there, and not in the file.
+func named(err error, prefix, listen string) error {
+	for _, p := range settings.Problems(err) {
+		if listen != "" && p.Key == prefix+keyListen {
+			p.Key = "--listen"
+		}
+	}
+	return err
 }
 
 // needConfig refuses a command line without --config.

@@ -3,6 +3,7 @@ package serve
 import (
 	"errors"
 	"net"
+	"strconv"
 	"strings"
 	"time"
 
@@ -111,8 +112,8 @@ func ParseConfig(props map[string]string, how Start, o settings.Options) (Config
 		errs = append(errs, c.CheckListen(o.Prefix, public))
 	}
 	if c.Metrics != "" {
-		if _, _, err := net.SplitHostPort(c.Metrics); err != nil {
-			errs = append(errs, settings.Problemf(o.Prefix+keyMetrics, c.Metrics, "must be ADDRESS:PORT"))
+		if _, ok := hostOf(c.Metrics); !ok {
+			errs = append(errs, settings.Problemf(o.Prefix+keyMetrics, c.Metrics, "must be ADDRESS:PORT, the port 0 to 65535"))
 		}
 	}
 	if public && c.CertFile == "" && how == Standalone {
@@ -123,13 +124,23 @@ func ParseConfig(props map[string]string, how Start, o settings.Options) (Config
 
 // CheckListen refuses an address that is not this machine's alone, unless that is wanted.
 func (c *Config) CheckListen(prefix string, public bool) error {
-	host, _, err := net.SplitHostPort(c.Listen)
-	if err != nil {
-		return settings.Problemf(prefix+keyListen, c.Listen, "must be ADDRESS:PORT")
+	host, ok := hostOf(c.Listen)
+	if !ok {
+		return settings.Problemf(prefix+keyListen, c.Listen, "must be ADDRESS:PORT, the port 0 to 65535")
 	}
 	ip := net.ParseIP(host)
 	if public || host == "localhost" || ip != nil && ip.IsLoopback() {
 		return nil
 	}
 	return settings.Problemf(prefix+keyListen, c.Listen, "is not loopback: other machines could read and delete every segment with the token; set %s%s=true if they shall", prefix, keyPublic)
+}
+
+// hostOf is the host of an ADDRESS:PORT; it reports false for what is none.
+func hostOf(address string) (host string, ok bool) {
+	host, port, err := net.SplitHostPort(address)
+	if err != nil {
+		return "", false
+	}
+	_, err = strconv.ParseUint(port, 10, 16)
+	return host, err == nil
 }
