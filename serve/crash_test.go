@@ -348,7 +348,12 @@ func TestJournal_FilesOfOthersAreWorkedOffOrSetAside(t *testing.T) {
 		other:                    fmt.Sprintf(`{"version":1,"segment":%s}`, seg), // of another segment than its name says
 		".x.1.tmp":               "half", "notes.txt": "somebody's",
 	} {
-		if err := os.WriteFile(path(name), []byte(text), 0o600); err != nil {
+		// As the API demands: what is written in place may be read, and set aside, before it is whole.
+		whole := filepath.Join(t.TempDir(), name)
+		if err := os.WriteFile(whole, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Rename(whole, path(name)); err != nil {
 			t.Fatal(err)
 		}
 	}
