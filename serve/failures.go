@@ -156,7 +156,7 @@ func (f *failures) forget(id remotelog.UUID) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	for at := range f.at {
-		if at.segment == id {
+		if at.segment.ID == id {
 			delete(f.at, at)
 		}
 	}

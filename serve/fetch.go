@@ -38,7 +38,7 @@ func (s *Server) serveFetch(w http.ResponseWriter, r *http.Request) error {
 	w.Header().Set("Tierkit-Segment-Size", strconv.FormatInt(md.SizeBytes, 10))
 	return s.stream(w, r, &sending{
 		place: func(pos int64) place {
-			return place{segment: md.ID, index: -1, stretch: (q.Start + pos) / s.o.ChunkBytes}
+			return place{segment: md.SegmentID, index: -1, stretch: (q.Start + pos) / s.o.ChunkBytes}
 		},
 		open: func(ctx context.Context) (io.ReadCloser, int64, error) {
 			if q.Start == md.SizeBytes {
@@ -65,7 +65,7 @@ func (s *Server) serveIndex(w http.ResponseWriter, r *http.Request, name string)
 	}
 	md := q.Segment.md
 	return s.stream(w, r, &sending{
-		place: func(int64) place { return place{segment: md.ID, index: t, stretch: -1} },
+		place: func(int64) place { return place{segment: md.SegmentID, index: t, stretch: -1} },
 		open: func(ctx context.Context) (io.ReadCloser, int64, error) {
 			body, err := s.segments.FetchIndex(ctx, md, t)
 			if err != nil {

@@ -437,11 +437,28 @@ func TestFailures_AreNotOfTheCallsOwn(t *testing.T) {
 	})
 }
 
+// A segment that is asked for under another topic is another one: that it is not there says nothing about the right one.
+func TestFailures_BelongToTheWholeNameOfASegment(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		seg, wrong := someSegment(1000), someSegment(1000)
+		wrong.md.ID = seg.md.ID
+		r := newReader(func(_ int64, md remotelog.SegmentMetadata, _ int64) (time.Duration, []piece, error) {
+			if md.TopicID != seg.md.TopicID {
+				return 0, nil, fmt.Errorf("%w: no such topic", remotelog.ErrNotFound)
+			}
+			return 0, []piece{{bytes: 1000}}, nil
+		})
+		s := open(t, r)
+		want(t, ask(t, s, "POST", "/v1/fetch", wrong.fetch(0, 999)), 404, KindNotFound)
+		want(t, ask(t, s, "POST", "/v1/fetch", seg.fetch(0, 999)), 200, "")
+	})
+}
+
 func TestFailures_AreBounded(t *testing.T) {
 	now := time.Unix(0, 0)
 	f := newFailures(func() time.Time { return now }, new(counts))
 	fail := func(id byte, i int) {
-		ended, err := f.try(place{segment: remotelog.UUID{id}, stretch: int64(i)})
+		ended, err := f.try(place{segment: remotelog.SegmentID{ID: remotelog.UUID{id}}, stretch: int64(i)})
 		if err != nil {
 			t.Fatal(err)
 		}

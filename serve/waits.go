@@ -16,7 +16,7 @@ const joinerPatience = 400 * time.Millisecond
 
 // place is what calls wait for together: a stretch of a log that is loaded as one, or an index.
 type place struct {
-	segment remotelog.UUID
+	segment remotelog.SegmentID
 	index   remotelog.IndexType // of an index
 	stretch int64               // of a log: position / Options.ChunkBytes; -1: an index
 }
