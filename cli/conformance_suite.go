@@ -13,6 +13,7 @@ const refused = "dGllcmtpdC1jb25mb3JtYW5jZS1yZWZ1c2VkLXNlY3JldA=="
 
 // s3Credentials are wrong ones, none, and a file of them, where the configuration has a key.
 func s3Credentials(h *conformance.Harness) {
+	//nolint:gosec // names of settings
 	const id, secret, file, class = "storage.aws.access.key.id", "storage.aws.secret.access.key", "storage.aws.credentials.file", "storage.aws.credentials.provider.class"
 	if h.Knobs.CheckedReads != nil {
 		h.Knobs.CheckedReads["storage.s3.checksum"] = "crc32c" // what is not stored with an object cannot be compared

@@ -26,7 +26,7 @@ func retryJitter(t T, b *Bench) {
 type pauses struct {
 	t   T
 	b   *Bench
-	ctx context.Context //nolint:containedctx // of the time that passes in the case
+	ctx context.Context // of the time that passes in the case
 }
 
 // refused is one call.

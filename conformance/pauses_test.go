@@ -30,6 +30,10 @@ func (p *patience) Properties() backends.Properties {
 func (p *patience) Close() error { return nil }
 
 func (p *patience) Stat(ctx context.Context, _ string) (backends.Info, error) {
+	waits := ctx
+	if p.deaf {
+		waits = context.WithoutCancel(ctx)
+	}
 	for i := 1; ; i++ {
 		r, err := http.NewRequestWithContext(context.WithoutCancel(ctx), http.MethodHead, "http://store/box/k", nil)
 		if err != nil {
@@ -44,10 +48,7 @@ func (p *patience) Stat(ctx context.Context, _ string) (backends.Info, error) {
 			return backends.Info{}, &backends.Error{Code: backends.Unavailable, Err: errors.New(resp.Status)}
 		}
 		n, _ := strconv.Atoi(resp.Header.Get("Retry-After"))
-		if p.deaf {
-			ctx = context.WithoutCancel(ctx)
-		}
-		if err := waitFor(ctx, p.pause(i, time.Duration(n)*time.Second)); err != nil {
+		if err := waitFor(waits, p.pause(i, time.Duration(n)*time.Second)); err != nil {
 			return backends.Info{}, err
 		}
 	}

@@ -154,7 +154,7 @@ func (w *walk) read(l *level) error {
 				l.add(name, w.batch)
 			}
 		}
-		if err == io.EOF || errors.Is(err, os.ErrNotExist) { // at its end, or removed meanwhile
+		if errors.Is(err, io.EOF) || errors.Is(err, os.ErrNotExist) { // at its end, or removed meanwhile
 			break
 		}
 		if err != nil {

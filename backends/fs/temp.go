@@ -159,7 +159,7 @@ func (d *Driver) temps(ctx context.Context, f func(name string, st os.FileInfo, 
 				return ferr
 			}
 		}
-		if err == io.EOF {
+		if errors.Is(err, io.EOF) {
 			return nil
 		}
 		if err != nil {

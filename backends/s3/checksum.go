@@ -62,7 +62,7 @@ func (d *Driver) sum() checksumMode {
 
 // compares says whether an object that is read is compared with the checksum that the store has of it: where the user asks for it, or leaves it to
 // us, an object that is read whole from a server that keeps them. For a range no store has one.
-func (d *Driver) compares(whole bool) bool { //nolint:revive // the one question
+func (d *Driver) compares(whole bool) bool {
 	if d.o.CheckReads || d.o.UncheckedReads {
 		return d.o.CheckReads
 	}

@@ -1,6 +1,7 @@
 package s3
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -143,16 +144,19 @@ type body struct {
 
 var _ io.ReadCloser = (*body)(nil)
 
-// end is what is behind the last byte. The SDK compares checksums only when it sees the end of the answer itself; there it has no other error.
-func (b *body) end() error {
+// end says whether the bytes, of which all are there, are the right ones; err came with the last of them. The SDK compares checksums only when it sees
+// the end of the answer itself; there it has no other error.
+func (b *body) end(err error) error {
 	if !b.compared || b.checked {
-		return io.EOF
+		return nil
 	}
-	_, err := b.r.Read(make([]byte, 1))
+	if err == nil {
+		_, err = b.r.Read(make([]byte, 1))
+	}
 	switch {
 	case err == nil || err == io.EOF:
 		b.checked = true
-		return io.EOF
+		return nil
 	case b.caller.Err() != nil:
 		return b.caller.Err()
 	case b.isClosed():
@@ -170,7 +174,7 @@ func (b *body) Read(p []byte) (int, error) {
 		return 0, err
 	}
 	if b.left == 0 {
-		return 0, b.end()
+		return 0, cmp.Or(b.end(nil), io.EOF)
 	}
 	if len(p) == 0 {
 		return 0, nil
@@ -180,7 +184,7 @@ func (b *body) Read(p []byte) (int, error) {
 	switch {
 	case b.left == 0:
 		// Who has all bytes asks for no more: the last of them come only if the checksum is right.
-		if err := b.end(); err != io.EOF {
+		if err := b.end(err); err != nil {
 			return 0, err
 		}
 		return n, nil

@@ -13,7 +13,7 @@ import (
 type Blackhole struct {
 	listener net.Listener
 	hole     Hole
-	ctx      context.Context //nolint:containedctx // ends with Close, and with it every connection
+	ctx      context.Context // ends with Close, and with it every connection
 	stop     context.CancelFunc
 	wg       sync.WaitGroup
 

@@ -111,7 +111,18 @@ func (a *Azure) Blobs(t testing.TB, name string) func(ctx context.Context, prefi
 // ReadOnly returns a signature that allows reading and listing in a container, and nothing else.
 func (a *Azure) ReadOnly(t testing.TB, name string) string {
 	t.Helper()
-	url, err := a.Client(t, name).GetSASURL(sas.ContainerPermissions{Read: true, List: true}, time.Now().Add(24*time.Hour), nil)
+	return a.signature(t, name, sas.ContainerPermissions{Read: true, List: true})
+}
+
+// ReadWrite returns a signature that allows everything that a driver does in a container.
+func (a *Azure) ReadWrite(t testing.TB, name string) string {
+	t.Helper()
+	return a.signature(t, name, sas.ContainerPermissions{Read: true, Add: true, Create: true, Write: true, Delete: true, List: true})
+}
+
+func (a *Azure) signature(t testing.TB, name string, allowed sas.ContainerPermissions) string {
+	t.Helper()
+	url, err := a.Client(t, name).GetSASURL(allowed, time.Now().Add(24*time.Hour), nil)
 	if err != nil {
 		t.Fatal(err)
 	}

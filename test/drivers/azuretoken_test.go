@@ -3,8 +3,7 @@ package drivers
 import (
 	"encoding/pem"
 	"fmt"
-	"io"
-	"log"
+	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"net/http/httputil"
@@ -15,8 +14,6 @@ import (
 	"strings"
 	"testing"
 	"time"
-
-	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/sas"
 
 	"github.com/tierkit/tierkit/internal/testbed"
 )
@@ -37,7 +34,7 @@ func TestAzureToken(t *testing.T) {
 	identity := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
 		// Four minutes: the SDK shares tokens that hold for more than five among all clients of a process, and the cases are about requests for them.
-		fmt.Fprintf(w, `{"access_token":"conformance","token_type":"Bearer","resource":"https://storage.azure.com/","expires_on":"%d"}`, time.Now().Add(4*time.Minute).Unix())
+		_, _ = fmt.Fprintf(w, `{"access_token":"conformance","token_type":"Bearer","resource":"https://storage.azure.com/","expires_on":"%d"}`, time.Now().Add(4*time.Minute).Unix())
 	}))
 	t.Cleanup(identity.Close)
 	t.Setenv("IDENTITY_ENDPOINT", identity.URL)
@@ -51,20 +48,15 @@ func TestAzureToken(t *testing.T) {
 // tokenFront takes requests with a token, and hands them on with a signature.
 func tokenFront(t *testing.T, srv *testbed.Azure, container string) *httptest.Server {
 	t.Helper()
-	all := sas.ContainerPermissions{Read: true, Add: true, Create: true, Write: true, Delete: true, List: true}
-	signed, err := srv.Client(t, container).GetSASURL(all, time.Now().Add(24*time.Hour), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, signature, _ := strings.Cut(signed, "?")
+	signature := srv.ReadWrite(t, container)
 	to, err := url.Parse(srv.Endpoint)
 	if err != nil {
 		t.Fatal(err)
 	}
 	to.Path = ""
 	next := &http.Transport{DisableKeepAlives: true} // descriptors of this process are counted
-
-	proxy := &httputil.ReverseProxy{Transport: next, ErrorLog: log.New(io.Discard, "", 0), Rewrite: func(r *httputil.ProxyRequest) {
+	quiet := slog.NewLogLogger(slog.DiscardHandler, slog.LevelError)
+	proxy := &httputil.ReverseProxy{Transport: next, ErrorLog: quiet, Rewrite: func(r *httputil.ProxyRequest) {
 		r.SetURL(to)
 		r.Out.Header.Del("Authorization")
 		r.Out.URL.RawQuery = strings.TrimPrefix(r.In.URL.RawQuery+"&"+signature, "&")
@@ -77,7 +69,7 @@ func tokenFront(t *testing.T, srv *testbed.Azure, container string) *httptest.Se
 		}
 		proxy.ServeHTTP(w, r)
 	}))
-	front.Config.ErrorLog = log.New(io.Discard, "", 0)
+	front.Config.ErrorLog = quiet
 	front.StartTLS()
 	t.Cleanup(front.Close)
 	return front

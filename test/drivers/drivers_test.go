@@ -184,7 +184,7 @@ func onS3(t *testing.T, srv *testbed.S3, more map[string]string) conformance.Har
 	}
 	knobs.TokenAnswer = func(w http.ResponseWriter, holds time.Duration) { // keys that the server knows: it would not know temporary ones
 		w.Header().Set("Content-Type", "text/xml")
-		fmt.Fprintf(w, `<AssumeRoleResponse xmlns="https://sts.amazonaws.com/doc/2011-06-15/"><AssumeRoleResult><Credentials><AccessKeyId>%s</AccessKeyId><SecretAccessKey>%s</SecretAccessKey>`+
+		_, _ = fmt.Fprintf(w, `<AssumeRoleResponse xmlns="https://sts.amazonaws.com/doc/2011-06-15/"><AssumeRoleResult><Credentials><AccessKeyId>%s</AccessKeyId><SecretAccessKey>%s</SecretAccessKey>`+
 			`<SessionToken></SessionToken><Expiration>%s</Expiration></Credentials></AssumeRoleResult></AssumeRoleResponse>`, srv.AccessKey, srv.SecretKey, time.Now().Add(holds).UTC().Format(time.RFC3339))
 	}
 	knobs.Checksums = map[string]conformance.ChecksumMode{
