@@ -76,6 +76,7 @@ func TestJournal_AnOrderThatComesWhileTheFirstIsWorkedOffIsNotLost(t *testing.T)
 					t.Fatal(err)
 				}
 				time.Sleep(10 * time.Second)
+				synctest.Wait()
 				if files := orderFiles(t, j.dir); tries != 2 || len(files) != 0 || j.stats().Orders != 0 {
 					t.Errorf("%d tries, %d orders, files %v, want 2 and none", tries, j.stats().Orders, files)
 				}
@@ -134,6 +135,7 @@ func TestJournal_ARemovalThatWasCutShortIsAnOrder(t *testing.T) {
 			return nil
 		})
 		time.Sleep(10 * time.Second)
+		synctest.Wait()
 		if files := orderFiles(t, dir); tries == 0 || len(files) != 0 || j.stats().Orders != 0 {
 			t.Errorf("%d tries, files %v, %d orders", tries, files, j.stats().Orders)
 		}
@@ -173,6 +175,7 @@ func TestJournal_TheDirectoryIsNotReadForEachOrder(t *testing.T) {
 		}
 		j := working(t, dir, func(remotelog.SegmentMetadata) error { tries.Add(1); return nil })
 		time.Sleep(3 * time.Second)
+		synctest.Wait()
 		j.mu.Lock()
 		scans := j.scans
 		j.mu.Unlock()

@@ -126,7 +126,9 @@ func (j *journal) read(now time.Time) error {
 		return err
 	}
 	defer func() { _ = d.Close() }() // read only
+	j.mu.Lock()
 	j.scans++
+	j.mu.Unlock()
 	for {
 		list, err := d.ReadDir(scanAtOnce)
 		for _, e := range list {
