@@ -101,6 +101,7 @@ func (p *Proxy) accept() {
 		if err != nil {
 			return
 		}
+		link := p.link.Load() // before it is counted: who waits for the count may change the link
 		if p.refuse.Load() || !p.add(c) {
 			reset(c)
 			continue
@@ -111,7 +112,7 @@ func (p *Proxy) accept() {
 				p.http(c)
 				return
 			}
-			p.bytes(c)
+			p.bytes(c, link)
 		})
 	}
 }
@@ -204,9 +205,8 @@ func (b *remembering) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// bytes passes bytes on in both directions, as the link says.
-func (p *Proxy) bytes(c net.Conn) {
-	link := p.link.Load()
+// bytes passes bytes on in both directions, as the link says; nil changes nothing.
+func (p *Proxy) bytes(c net.Conn, link *Link) {
 	if link == nil {
 		link = new(Link)
 	}
