@@ -15,6 +15,14 @@ func KafkaTested() []string {
 	return []string{KafkaOldest, KafkaNewest}
 }
 
+// KafkaTestedLong returns the versions that a test runs on which takes minutes: the newest, or with TIERKIT_KAFKA=all every one.
+func KafkaTestedLong() []string {
+	if os.Getenv("TIERKIT_KAFKA") == "all" {
+		return KafkaVersions()
+	}
+	return []string{KafkaNewest}
+}
+
 // Within is the time that a whole test has, on a machine that does much else.
 func Within(t testing.TB, d time.Duration) context.Context {
 	ctx, cancel := context.WithTimeout(t.Context(), d)

@@ -29,7 +29,7 @@ const (
 // are moved. What the writes returned, the manager, a fresh one, and the brokers after a restart are compared with an
 // independent dump of the topic.
 func TestBroker_Chaos(t *testing.T) {
-	for _, version := range testbed.KafkaTested() {
+	for _, version := range testbed.KafkaTestedLong() {
 		t.Run(version, func(t *testing.T) { chaos(t, version) })
 	}
 }

@@ -28,7 +28,8 @@ import (
 func TestBroker_OneTopic(t *testing.T) {
 	onVersions(t, func(t *testing.T, version string) {
 		ctx := testbed.Within(t, 12*time.Minute)
-		c := start(t, testbed.KafkaOptions{Version: version})
+		notedRarely := map[string]string{"log.flush.start.offset.checkpoint.interval.ms": "3600000"}
+		c := start(t, testbed.KafkaOptions{Version: version, Properties: notedRarely})
 		topicOfBroker(ctx, t, c)
 		theirs := c.tiered(ctx, "theirs", 3, map[string]string{"local.retention.ms": "1"})
 		ours := c.tiered(ctx, "ours", 1, nil)[0]
@@ -42,8 +43,8 @@ func TestBroker_OneTopic(t *testing.T) {
 		if err := c.tiers(ctx, "after-live", time.Minute); err != nil {
 			t.Fatalf("after all that we write the metadata consumer is dead: %v", err)
 		}
-		// In the middle of a segment, and up to the next: a broker that restarts in between begins at the segment's start, for which
-		// it has no epoch any more, and does not serve it.
+		// In the middle of a segment, and up to the next: a broker that restarts with what it has written down in between (notedRarely)
+		// begins at the segment's start, for which it has no epoch any more, and does not serve it.
 		for _, before := range []int64{9, 10} {
 			must(t, "delete records", deleteRecords(ctx, c, theirs[2], before))
 			agreeAll(ctx, t, c, m, theirs[2:])

@@ -25,9 +25,9 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m, goleak.Cleanup(testbed.Exit)) }
 
-// onVersions runs a test for each version of Kafka.
-func onVersions(t *testing.T, test func(t *testing.T, version string)) {
-	for _, v := range testbed.KafkaTested() {
+// onVersions runs a test for each of the versions of Kafka.
+func onVersions(t *testing.T, versions []string, test func(t *testing.T, version string)) {
+	for _, v := range versions {
 		t.Run(v, func(t *testing.T) { test(t, v) })
 	}
 }

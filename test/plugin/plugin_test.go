@@ -14,7 +14,7 @@ import (
 // the daemon is killed, the broker restarted and killed, and each time everything is read back and more is tiered. In the end the topic is
 // deleted, and with it every object.
 func TestTiering_EverythingComesBack(t *testing.T) {
-	onVersions(t, func(t *testing.T, version string) {
+	onVersions(t, testbed.KafkaTested(), func(t *testing.T, version string) {
 		ctx := testbed.Within(t, 15*time.Minute)
 		c := start(t, testbed.KafkaOptions{Version: version, Properties: map[string]string{}})
 		c.tieredTopic(ctx, "orders", 2, nil)

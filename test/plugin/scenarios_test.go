@@ -164,7 +164,7 @@ type scenario struct {
 }
 
 func TestScenarios198To207And211And212_OneBroker(t *testing.T) {
-	onVersions(t, func(t *testing.T, version string) {
+	onVersions(t, testbed.KafkaTestedLong(), func(t *testing.T, version string) {
 		ctx := testbed.Within(t, 15*time.Minute)
 		properties := map[string]string{}
 		if !strings.HasPrefix(version, "3.") { // 200 is of 4.0; 3.9 answers UNKNOWN_SERVER_ERROR to reads when its index cache is full
