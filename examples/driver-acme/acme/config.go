@@ -14,7 +14,7 @@ const (
 	keyBucket      = "storage.acme.bucket"
 	keyKeyID       = "storage.acme.key.id"
 	keySecret      = "storage.acme.secret"
-	keyCredentials = "storage.acme.credentials.file"
+	keyCredentials = "storage.acme.credentials.file" //nolint:gosec // a name
 	keyTokenURL    = "storage.acme.token.url"
 	keyPartSize    = "storage.acme.part.size"
 	keyConcurrency = "storage.acme.upload.concurrency"
