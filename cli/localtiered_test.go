@@ -24,6 +24,24 @@ func newTiered(t *testing.T, root string) (config string) {
 	return config
 }
 
+// copyOfTiered copies what brokers stored with LocalTieredStorage, and returns where it is and where a partition's part of it is.
+func copyOfTiered(t *testing.T, partition string) (truth *golden.Truth, root, dir string) {
+	t.Helper()
+	truth, err := golden.LoadTruth(partition)
+	if err != nil {
+		t.Fatal(err)
+	}
+	from, err := golden.Tiered(truth)
+	if err != nil {
+		t.Fatal(err)
+	}
+	root = t.TempDir()
+	if err := golden.CopyTree(root, os.DirFS(filepath.Dir(filepath.Dir(from)))); err != nil {
+		t.Fatal(err)
+	}
+	return truth, root, filepath.Join(root, "kafka-tiered-storage", filepath.Base(from))
+}
+
 // What real brokers stored with LocalTieredStorage is listed and read like any other store, every record as consumers of the brokers
 // got it.
 func TestLocalTieredStorage_EveryRecordEqualsTheTruth(t *testing.T) {
@@ -93,19 +111,8 @@ func checkFiles(t *testing.T, at []string, base string) {
 
 // A segment of which compaction left nothing is listed, fetched and read over.
 func TestLocalTieredStorage_EmptiedSegment(t *testing.T) {
-	truth, err := golden.LoadTruth("catalog-0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	dir, err := golden.Tiered(truth)
-	if err != nil {
-		t.Fatal(err)
-	}
-	root := t.TempDir()
-	if err := golden.CopyTree(root, os.DirFS(filepath.Dir(filepath.Dir(dir)))); err != nil {
-		t.Fatal(err)
-	}
-	logs, err := filepath.Glob(filepath.Join(root, "kafka-tiered-storage", filepath.Base(dir), "*.log"))
+	truth, root, dir := copyOfTiered(t, "catalog-0")
+	logs, err := filepath.Glob(filepath.Join(dir, "*.log"))
 	if err != nil || len(logs) != 2 {
 		t.Fatalf("%v, %v", logs, err)
 	}
@@ -122,18 +129,7 @@ func TestLocalTieredStorage_EmptiedSegment(t *testing.T) {
 
 // Nothing is ever written there.
 func TestLocalTieredStorage_IsReadOnly(t *testing.T) {
-	truth, err := golden.LoadTruth("orders-0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	dir, err := golden.Tiered(truth)
-	if err != nil {
-		t.Fatal(err)
-	}
-	root := t.TempDir()
-	if err := golden.CopyTree(root, os.DirFS(filepath.Dir(filepath.Dir(dir)))); err != nil {
-		t.Fatal(err)
-	}
+	_, root, _ := copyOfTiered(t, "orders-0")
 	b := newBed(t, nil, "orders-1")
 	fails(t, cli.ExitFailed, []string{"read only"}, "copy", "--config", newTiered(t, root), b.logs)
 	if entries, err := os.ReadDir(root); err != nil || len(entries) != 1 {

@@ -8,19 +8,16 @@ import (
 )
 
 // KafkaTested returns the versions that tests with brokers run on: the oldest and the newest, or with TIERKIT_KAFKA=all every one.
-func KafkaTested() []string {
-	if os.Getenv("TIERKIT_KAFKA") == "all" {
-		return KafkaVersions()
-	}
-	return []string{KafkaOldest, KafkaNewest}
-}
+func KafkaTested() []string { return tested(KafkaOldest, KafkaNewest) }
 
 // KafkaTestedLong returns the versions that a test runs on which takes minutes: the newest, or with TIERKIT_KAFKA=all every one.
-func KafkaTestedLong() []string {
+func KafkaTestedLong() []string { return tested(KafkaNewest) }
+
+func tested(usually ...string) []string {
 	if os.Getenv("TIERKIT_KAFKA") == "all" {
 		return KafkaVersions()
 	}
-	return []string{KafkaNewest}
+	return usually
 }
 
 // Within is the time that a whole test has, on a machine that does much else.
