@@ -169,7 +169,9 @@ func (a *app) serve(ctx context.Context, listen string) (err error) {
 		return asUsage(err)
 	}
 	d.at.StopTimeout = d.config.StopTimeout
-	if d.at.TLS, err = d.config.TLSConfig(d.log); err != nil {
+	life, end := context.WithCancel(context.WithoutCancel(ctx)) // calls are taken also while it stops
+	defer end()
+	if d.at.TLS, err = d.config.TLSConfig(life, d.log); err != nil {
 		return asUsage(err)
 	}
 	defer func() { err = errors.Join(err, d.close()) }()

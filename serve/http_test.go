@@ -220,7 +220,7 @@ func TestTLS_ClientsNeedACertificateWhereThatIsSet(t *testing.T) {
 	}
 	writePEM(t, server, c.CertFile, c.KeyFile)
 	writePEM(t, mine, c.ClientCAFile, "")
-	conf, err := c.TLSConfig(logger(t))
+	conf, err := c.TLSConfig(t.Context(), logger(t))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -242,7 +242,7 @@ func TestTLS_ClientsNeedACertificateWhereThatIsSet(t *testing.T) {
 		"no file": {CertFile: "none", KeyFile: "none"}, "no key": {CertFile: c.CertFile, KeyFile: c.CertFile},
 		"no certificate of clients": {CertFile: c.CertFile, KeyFile: c.KeyFile, ClientCAFile: c.KeyFile},
 	} {
-		if _, err := bad.TLSConfig(logger(t)); err == nil || !strings.Contains(err.Error(), "tierkit.tls.") {
+		if _, err := bad.TLSConfig(t.Context(), logger(t)); err == nil || !strings.Contains(err.Error(), "tierkit.tls.") {
 			t.Errorf("%s: %v, want the name of a setting", name, err)
 		}
 	}

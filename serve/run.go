@@ -93,8 +93,8 @@ func (s *Server) server(h http.Handler) *http.Server {
 	}
 }
 
-// TLSConfig reads the certificates that the settings name, and again when they change; nil without any.
-func (c *Config) TLSConfig(log *slog.Logger) (*tls.Config, error) {
+// TLSConfig reads the certificates that the settings name, and again when they change, until ctx ends; nil without any.
+func (c *Config) TLSConfig(ctx context.Context, log *slog.Logger) (*tls.Config, error) {
 	if c.CertFile == "" {
 		return nil, nil
 	}
@@ -102,7 +102,7 @@ func (c *Config) TLSConfig(log *slog.Logger) (*tls.Config, error) {
 	if err != nil {
 		return nil, err
 	}
-	return c.follow(first, log), nil
+	return c.follow(ctx, first, log), nil
 }
 
 func (c *Config) readTLS() (*tls.Config, error) {

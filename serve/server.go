@@ -132,8 +132,8 @@ func Open(ctx context.Context, o Options) (*Server, error) {
 		return nil, err
 	}
 	s := &Server{o: o, segments: o.Segments, log: o.Logger, now: o.Now, state: st}
-	s.token.init(o.Token, o.TokenFile, o.Logger)
 	s.ctx, s.cancel = context.WithCancelCause(context.WithoutCancel(ctx))
+	s.token.init(s.ctx, o.Token, o.TokenFile, o.Logger)
 	s.copies.init(s)
 	s.deletes.init(s)
 	s.waits.late = &s.counts.late

@@ -1,6 +1,7 @@
 package serve
 
 import (
+	"context"
 	"crypto/sha256"
 	"crypto/subtle"
 	"fmt"
@@ -51,9 +52,11 @@ func ReadToken(path string) (string, error) {
 // tokenCheck compares tokens in a time that does not depend on what they have in common, or on their lengths.
 type tokenCheck struct{ sum reloaded[[sha256.Size]byte] }
 
-// init sets the token, which is read again when the file changes, if there is one.
-func (c *tokenCheck) init(token, file string, log *slog.Logger) {
-	c.sum.what, c.sum.log, c.sum.value = "token", log, sha256.Sum256([]byte(token))
+// init sets the token, which is read again when the file changes, if there is one, until ctx ends.
+func (c *tokenCheck) init(ctx context.Context, token, file string, log *slog.Logger) {
+	sum := sha256.Sum256([]byte(token))
+	c.sum.what, c.sum.log = "token", log
+	c.sum.value.Store(&sum)
 	if file == "" {
 		return
 	}
@@ -62,7 +65,8 @@ func (c *tokenCheck) init(token, file string, log *slog.Logger) {
 		token, err := ReadToken(file)
 		return sha256.Sum256([]byte(token)), err
 	}
-	c.sum.get() // it may have changed since
+	c.sum.look() // it may have changed since
+	go c.sum.follow(ctx)
 }
 
 func (c *tokenCheck) shown(r *http.Request) bool {
