@@ -213,7 +213,7 @@ func (op *copyOp) copy(ctx context.Context) (remotelog.CustomMetadata, error) {
 	}
 	custom, err := s.segments.CopyNoting(ctx, op.md, op.data(), func() {
 		err := s.orphans.write(&op.md)
-		if s.health.note(err); err != nil { // a full disk is no reason to stop tiering, which frees it
+		if s.stateWrite(ctx, s.state.copies, err, 0); err != nil { // a full disk is no reason to stop tiering, which frees it
 			s.log.Warn("that a copy runs cannot be noted", "segment", op.md.SegmentID.String(), "error", err)
 		}
 	})

@@ -109,7 +109,7 @@ func (s *Server) serveDelete(w http.ResponseWriter, r *http.Request) error {
 	patience := wait(q.WaitMs)
 	if q.Journal {
 		err := s.orders.put(&q.Segment.md)
-		s.health.note(err)
+		s.stateWrite(r.Context(), s.state.deletes, err, 0)
 		if err == nil {
 			return s.answer(w, http.StatusAccepted, deleteAnswer{"journaled"})
 		}

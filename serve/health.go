@@ -17,9 +17,10 @@ const (
 // health is what is known of the daemon's surroundings.
 type health struct {
 	mu    sync.Mutex
-	probe error  // of the store, as far as it was probed; nil: it is usable
-	begun bool   // a probe has ended
-	state string // what was wrong with the state directory when it was written last
+	probe error              // of the store, as far as it was probed; nil: it is usable
+	begun bool               // a probe has ended
+	state map[string]trouble // by directory of the state: those that cannot be written
+	tried time.Time          // since when they are tried; zero: they are not
 	stop  bool
 }
 
@@ -43,15 +44,6 @@ func (h *health) probed(err error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.probe, h.begun = err, true
-}
-
-// note remembers what became of a write to the state directory.
-func (h *health) note(err error) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if h.state = ""; err != nil {
-		h.state = oneLine(err.Error())
-	}
 }
 
 func (h *health) stopping() {
@@ -96,9 +88,7 @@ func (h *health) reasons(s *Server) []string {
 	if h.probe != nil {
 		out = append(out, "store: "+oneLine(h.probe.Error()))
 	}
-	if h.state != "" {
-		out = append(out, "state directory: "+h.state)
-	}
+	out = append(out, h.stateReasons(s)...)
 	if h.stop {
 		out = append(out, "the daemon stops")
 	}

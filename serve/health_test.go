@@ -3,8 +3,12 @@ package serve
 import (
 	"context"
 	"errors"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
 	"strings"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -60,6 +64,88 @@ func TestReady_AProbeThatHangsEnds(t *testing.T) {
 			t.Errorf("%v after %v", err, time.Since(began))
 		}
 	})
+}
+
+// Nobody has to delete or copy anything for it to be known.
+func TestReady_NotWhileTheStateDirectoryCannotBeWritten(t *testing.T) {
+	for _, kind := range []string{"deletes", "copies", "spool"} {
+		t.Run(kind, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := open(t, &fake{})
+				if err := s.Check(t.Context()); err != nil {
+					t.Fatal(err)
+				}
+				dir := filepath.Join(stateDir(s.o.StateDir, 1), kind)
+				ready := func(after time.Duration) *httptest.ResponseRecorder {
+					time.Sleep(after)
+					synctest.Wait()
+					return ask(t, s, "GET", "/v1/ready", nil)
+				}
+				if w := ready(stateEvery); w.Code != 200 {
+					t.Fatalf("ready: %d %s", w.Code, w.Body)
+				}
+				if err := errors.Join(os.RemoveAll(dir), os.WriteFile(dir, nil, 0o600)); err != nil { // no directory any more
+					t.Fatal(err)
+				}
+				if w := ready(stateEvery); w.Code != 503 || s.Stats().Ready || !strings.Contains(w.Body.String(), dir) || !strings.Contains(w.Body.String(), "make it a directory") {
+					t.Errorf("ready: %d %s, want which directory and what to do", w.Code, w.Body)
+				}
+				if err := os.Remove(dir); err != nil {
+					t.Fatal(err)
+				}
+				if w := ready(keepTrouble + stateEvery); w.Code != 200 || !s.Stats().Ready {
+					t.Errorf("once it can be written: %d %s", w.Code, w.Body)
+				}
+			})
+		})
+	}
+}
+
+func TestReady_NotWhileTheDiskOfTheStateHangs(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := open(t, &fake{})
+		if err := s.Check(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		s.health.trying(s.now().Add(-time.Minute))
+		if w := ask(t, s, "GET", "/v1/ready", nil); w.Code != 503 || !strings.Contains(w.Body.String(), "has not answered for 1m0s") {
+			t.Errorf("ready: %d %s", w.Code, w.Body)
+		}
+	})
+}
+
+// Files that are sent are what fills a disk.
+func TestReady_NotAfterASpoolThatCouldNotBeWritten(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := open(t, newBlocked(), func(o *Options) { o.DeriveLogDirs = false })
+		if err := s.Check(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		seg := newSegment(t, "orders", 1000)
+		ask(t, s, "POST", "/v1/copies", seg.body)
+		if err := errors.Join(os.RemoveAll(s.state.spool), os.WriteFile(s.state.spool, nil, 0o600)); err != nil {
+			t.Fatal(err)
+		}
+		want(t, ask(t, s, "PUT", seg.path()+"/files/log", seg.log), 500, KindFailed)
+		if w := ask(t, s, "GET", "/v1/ready", nil); w.Code != 503 || !strings.Contains(w.Body.String(), s.state.spool) {
+			t.Errorf("ready: %d %s", w.Code, w.Body)
+		}
+	})
+}
+
+func TestState_AdviceFitsTheError(t *testing.T) {
+	for _, tc := range []struct {
+		err  error
+		want string
+	}{
+		{syscall.ENOSPC, "make room"}, {syscall.EDQUOT, "make room"}, {syscall.EROFS, "repair"}, {syscall.EACCES, "may write"}, {syscall.ENOTDIR, "a directory"},
+	} {
+		if got := stateAdvice(&os.PathError{Op: "open", Path: "x", Err: tc.err}); !strings.Contains(got, tc.want) || !strings.Contains(got, keyStateDir) {
+			t.Errorf("%v: %s", tc.err, got)
+		}
+	}
 }
 
 func TestDelete_AsksAreAnsweredWithinHalfASecond(t *testing.T) {

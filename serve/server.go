@@ -134,6 +134,7 @@ func Open(ctx context.Context, o Options) (*Server, error) {
 	s := &Server{o: o, segments: o.Segments, log: o.Logger, now: o.Now, state: st}
 	s.ctx, s.cancel = context.WithCancelCause(context.WithoutCancel(ctx))
 	s.token.init(s.ctx, o.Token, o.TokenFile, o.Logger)
+	s.health.state = map[string]trouble{}
 	s.copies.init(s)
 	s.deletes.init(s)
 	s.waits.late = &s.counts.late
@@ -145,6 +146,7 @@ func Open(ctx context.Context, o Options) (*Server, error) {
 	s.running.Go(func() { s.orders.run(s.ctx) })
 	s.running.Go(func() { s.orphans.run(s.ctx) })
 	s.running.Go(func() { s.health.run(s.ctx, s) })
+	s.running.Go(s.watchState)
 	return s, nil
 }
 

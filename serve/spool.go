@@ -43,6 +43,9 @@ func (s *Server) serveFile(w http.ResponseWriter, r *http.Request, id remotelog.
 		return s.noContent(w, body)
 	}
 	f, err := s.spool(body, *spec.Size)
+	if disk := diskError(err); disk != nil || err == nil {
+		s.stateWrite(r.Context(), s.state.spool, disk, 0)
+	}
 	if err != nil {
 		return err
 	}
@@ -116,8 +119,11 @@ func (s *Server) spool(body io.Reader, size int64) (_ *held, err error) {
 		return nil, err
 	}
 	n, err := io.Copy(onlyWriter{f}, body)
+	if err != nil && diskError(err) == nil {
+		err = broken(err)
+	}
 	if err != nil {
-		return nil, spoolError(err)
+		return nil, err
 	}
 	if n != size {
 		return nil, broken(fmt.Errorf("%d bytes of %d came", n, size))
@@ -126,12 +132,12 @@ func (s *Server) spool(body io.Reader, size int64) (_ *held, err error) {
 	return h, nil
 }
 
-// spoolError tells what is wrong with the disk, which is worth an answer, from what is wrong with the connection.
-func spoolError(err error) error {
+// diskError tells what is wrong with the disk, which is worth an answer, from what is wrong with the connection: nil.
+func diskError(err error) error {
 	if _, ok := errors.AsType[*os.PathError](err); ok {
 		return err
 	}
-	return broken(err)
+	return nil
 }
 
 // onlyWriter hides ReadFrom of a file, which would read from the connection with splice and past the body's own Read.

@@ -53,13 +53,16 @@ func openState(ctx context.Context, base string, broker int32, log *slog.Logger)
 	if err := os.RemoveAll(s.spool); err != nil {
 		return nil, err
 	}
-	for _, d := range []string{s.deletes, s.copies, s.spool} {
+	for _, d := range s.dirs() {
 		if err := durable.MakeDir(d); err != nil {
 			return nil, err
 		}
 	}
 	return s, nil
 }
+
+// dirs are the directories in it.
+func (s *state) dirs() []string { return []string{s.deletes, s.copies, s.spool} }
 
 // waitForLock takes the lock of the directory, which the daemon before this one may hold for a while yet.
 func waitForLock(ctx context.Context, dir string, log *slog.Logger) (*os.File, error) {
