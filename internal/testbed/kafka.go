@@ -319,6 +319,21 @@ func (b *Broker) Kill() {
 // Log is the end of what the broker said.
 func (b *Broker) Log() string { return string(b.proc.tail()) }
 
+// Lines counts the lines that the broker has said since its start and that have all of some texts.
+func (b *Broker) Lines(texts ...string) (int, error) {
+	said, err := os.ReadFile(b.proc.log)
+	if err != nil {
+		return 0, err
+	}
+	n := 0
+	for line := range strings.Lines(string(said)) {
+		if !slices.ContainsFunc(texts, func(text string) bool { return !strings.Contains(line, text) }) {
+			n++
+		}
+	}
+	return n, nil
+}
+
 // DataDir is the log directory of the broker.
 func (b *Broker) DataDir() string { return filepath.Join(b.dir, "data") }
 

@@ -1,6 +1,8 @@
 package testbed
 
 import (
+	"io"
+	"log"
 	"net/http"
 	"net/http/httptest"
 	"net/http/httputil"
@@ -10,13 +12,22 @@ import (
 	"time"
 )
 
-// SlowS3 is a server that thinks before it answers.
+// SlowS3 is a server that thinks before it answers, and that can be out of reach.
 type SlowS3 struct {
 	*S3
 
 	hold atomic.Int64 // nanoseconds
 	held atomic.Int64
+	away atomic.Bool
+	puts atomic.Int64 // held now
+	gets atomic.Int64
 }
+
+// Holds is how many requests that store something and that read something are held now.
+func (s *SlowS3) Holds() (puts, gets int) { return int(s.puts.Load()), int(s.gets.Load()) }
+
+// Away says whether from now on each request's connection is closed without an answer, as if the server were not there.
+func (s *SlowS3) Away(yes bool) { s.away.Store(yes) }
 
 // Hold says how long each request from now on is held, before the server sees it.
 func (s *SlowS3) Hold(d time.Duration) { s.hold.Store(int64(d)) }
@@ -33,22 +44,17 @@ func (s *S3) Slow(t testing.TB) *SlowS3 {
 	}
 	slow := &SlowS3{}
 	tr := &http.Transport{DisableCompression: true, MaxIdleConnsPerHost: 64}
-	proxy := &httputil.ReverseProxy{Transport: tr, Rewrite: func(r *httputil.ProxyRequest) {
+	proxy := &httputil.ReverseProxy{Transport: tr, ErrorLog: log.New(io.Discard, "", 0), Rewrite: func(r *httputil.ProxyRequest) { // clients leave as they like
 		r.SetURL(to)
 		r.Out.Host = r.In.Host // it is part of what the client has signed
 	}}
 	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if hold := time.Duration(slow.hold.Load()); hold > 0 {
-			slow.held.Add(1)
-			timer := time.NewTimer(hold)
-			defer timer.Stop()
-			select {
-			case <-timer.C:
-			case <-r.Context().Done():
-				return
-			}
+		if slow.away.Load() {
+			panic(http.ErrAbortHandler)
 		}
-		proxy.ServeHTTP(w, r)
+		if slow.think(r) {
+			proxy.ServeHTTP(w, r)
+		}
 	}))
 	t.Cleanup(func() {
 		srv.CloseClientConnections()
@@ -57,4 +63,29 @@ func (s *S3) Slow(t testing.TB) *SlowS3 {
 	})
 	slow.S3 = &S3{Name: s.Name + "-slow", Endpoint: srv.URL, AccessKey: s.AccessKey, SecretKey: s.SecretKey}
 	return slow
+}
+
+// think holds a request. False: its client has left.
+func (s *SlowS3) think(r *http.Request) bool {
+	hold := time.Duration(s.hold.Load())
+	if hold == 0 {
+		return true
+	}
+	s.held.Add(1)
+	switch r.Method {
+	case http.MethodPut:
+		s.puts.Add(1)
+		defer s.puts.Add(-1)
+	case http.MethodGet:
+		s.gets.Add(1)
+		defer s.gets.Add(-1)
+	}
+	timer := time.NewTimer(hold)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-r.Context().Done():
+		return false
+	}
 }
