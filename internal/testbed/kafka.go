@@ -86,9 +86,10 @@ type Broker struct {
 	proc       *process
 }
 
-// Kafka starts brokers and waits until they are ready.
+// Kafka starts brokers and waits until they are ready. With -short the test is skipped: it would take a minute and more.
 func Kafka(t testing.TB, o KafkaOptions) *KafkaCluster {
 	t.Helper()
+	need.Long(t)
 	o = o.withDefaults()
 	c := &KafkaCluster{Version: o.Version, t: t, o: o, java: need.Command(t, "java", "install a JDK, 17 or newer"), jars: kafkaJars(t, o.Version)}
 	for try := 1; ; try++ {

@@ -59,6 +59,7 @@ type tier struct {
 // start starts brokers. o has further settings; those of the daemon have the prefix "rsm.config.", and one that is "" is left to its default.
 func start(t *testing.T, o testbed.KafkaOptions) *tier {
 	t.Helper()
+	need.Long(t)
 	srv := testbed.MinIO(t)
 	c := &tier{t: t, s3: srv, bucket: srv.Bucket(t), dir: t.TempDir()}
 	out, err := exec.CommandContext(t.Context(), need.Command(t, "go", "it comes with Go"), "build", "-o", c.program(), "../../cmd/tierkit").CombinedOutput()
