@@ -1,8 +1,7 @@
 package testbed
 
 import (
-	"io"
-	"log"
+	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"net/http/httputil"
@@ -44,7 +43,7 @@ func (s *S3) Slow(t testing.TB) *SlowS3 {
 	}
 	slow := &SlowS3{}
 	tr := &http.Transport{DisableCompression: true, MaxIdleConnsPerHost: 64}
-	proxy := &httputil.ReverseProxy{Transport: tr, ErrorLog: log.New(io.Discard, "", 0), Rewrite: func(r *httputil.ProxyRequest) { // clients leave as they like
+	proxy := &httputil.ReverseProxy{Transport: tr, ErrorLog: slog.NewLogLogger(slog.DiscardHandler, slog.LevelError), Rewrite: func(r *httputil.ProxyRequest) { // clients leave as they like
 		r.SetURL(to)
 		r.Out.Host = r.In.Host // it is part of what the client has signed
 	}}
