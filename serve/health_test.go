@@ -13,6 +13,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/tierkit/tierkit/internal/durable"
 	"github.com/tierkit/tierkit/remotelog"
 )
 
@@ -131,6 +132,67 @@ func TestReady_NotAfterASpoolThatCouldNotBeWritten(t *testing.T) {
 		want(t, ask(t, s, "PUT", seg.path()+"/files/log", seg.log), 500, KindFailed)
 		if w := ask(t, s, "GET", "/v1/ready", nil); w.Code != 503 || !strings.Contains(w.Body.String(), s.state.spool) {
 			t.Errorf("ready: %d %s", w.Code, w.Body)
+		}
+	})
+}
+
+// Somebody removes the state directory while the daemon runs, and its lock with it.
+func TestState_ALockThatWasRemovedIsTakenAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := open(t, &fake{})
+		if err := s.Check(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		if err := os.RemoveAll(s.o.StateDir); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(lockEvery)
+		synctest.Wait()
+		if _, err := durable.Lock(s.state.dir); !errors.Is(err, durable.ErrLocked) {
+			t.Errorf("another daemon: %v, want ErrLocked", err)
+		}
+		if w := ask(t, s, "GET", "/v1/ready", nil); w.Code != 200 {
+			t.Errorf("ready: %d %s", w.Code, w.Body)
+		}
+	})
+}
+
+// Another daemon of the broker was faster: two of them would undo each other's work.
+func TestState_ADaemonWhosePlaceAnotherOneTookEnds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := open(t, &fake{copy: func(ctx context.Context, _ remotelog.SegmentMetadata, _ remotelog.SegmentData) (remotelog.CustomMetadata, error) {
+			<-ctx.Done()
+			return nil, ctx.Err()
+		}})
+		seg := newSegment(t, "orders", 100)
+		ask(t, s, "POST", "/v1/copies", seg.body)
+		synctest.Wait()
+		if err := os.RemoveAll(s.o.StateDir); err != nil {
+			t.Fatal(err)
+		}
+		next := open(t, &fake{}, func(o *Options) { o.StateDir = s.o.StateDir })
+		ended := make(chan error, 1)
+		go func() { ended <- s.Serve(t.Context(), Listeners{API: newPipes()}) }()
+		time.Sleep(lockEvery + lastCalls)
+		synctest.Wait()
+		if got := finish(t, s, seg); got["state"] != "cancelled" {
+			t.Errorf("the copy that ran: %v", got)
+		}
+		want(t, ask(t, s, "POST", "/v1/copies", newSegment(t, "orders", 100).body), 503, KindClosed)
+		if w := ask(t, s, "GET", "/v1/ready", nil); w.Code != 503 {
+			t.Errorf("ready: %d %s", w.Code, w.Body)
+		}
+		select {
+		case err := <-ended:
+			if !errors.Is(err, durable.ErrLocked) || !strings.Contains(err.Error(), keyStateDir) {
+				t.Errorf("Serve: %v, want an error that says why", err)
+			}
+		default:
+			t.Error("Serve goes on")
+		}
+		if got := next.state.dir; got != s.state.dir || next.ctx.Err() != nil {
+			t.Errorf("the one that is there is not as it was")
 		}
 	})
 }

@@ -8,6 +8,7 @@ import (
 	"io"
 	"log/slog"
 	"math/rand/v2"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -285,6 +286,18 @@ func keys(t testing.TB, space *mem.Space) []string {
 	}
 	return out
 }
+
+// pipes is a listener to which nobody connects.
+type pipes struct {
+	closed chan struct{}
+	once   sync.Once
+}
+
+func newPipes() *pipes { return &pipes{closed: make(chan struct{})} }
+
+func (p *pipes) Accept() (net.Conn, error) { <-p.closed; return nil, net.ErrClosed }
+func (p *pipes) Close() error              { p.once.Do(func() { close(p.closed) }); return nil }
+func (p *pipes) Addr() net.Addr            { return &net.TCPAddr{} }
 
 // fixedNow is a clock that stands.
 func fixedNow() time.Time { return time.Unix(1_760_000_000, 0) }

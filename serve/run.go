@@ -40,8 +40,8 @@ type Listeners struct {
 	StopTimeout time.Duration // of Drain
 }
 
-// Serve answers until ctx ends, then stops as l says, and returns when every call has ended. It closes the listeners; the caller closes
-// the Server.
+// Serve answers until ctx ends, then stops as l says, and returns when every call has ended. With an error it ends by itself: a listener broke,
+// or another daemon has taken the state directory. It closes the listeners; the caller closes the Server.
 func (s *Server) Serve(ctx context.Context, l Listeners) error {
 	api, metrics := s.server(s.Handler()), s.server(s.MetricsHandler())
 	failed := make(chan error, 2)
@@ -60,6 +60,10 @@ func (s *Server) Serve(ctx context.Context, l Listeners) error {
 	select {
 	case <-ctx.Done():
 	case err = <-failed: // a listener that broke: nothing comes any more
+	case <-s.ctx.Done():
+		if err = context.Cause(s.ctx); errors.Is(err, errStopping) { // Close
+			err = nil
+		}
 	}
 	rest := context.WithoutCancel(ctx)
 	s.log.InfoContext(rest, "stopping: no new copy begins", "copiesRunning", s.copies.stats().running)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -17,6 +18,7 @@ const lockPatience = 40 * time.Second
 
 // state is the directory of one broker below tierkit.state.dir, locked.
 type state struct {
+	dir                    string
 	deletes, copies, spool string
 	lock                   *os.File
 }
@@ -38,7 +40,7 @@ func openState(ctx context.Context, base string, broker int32, log *slog.Logger)
 		return nil, err
 	}
 	dir := stateDir(base, broker)
-	s := &state{deletes: DeletesDir(base, broker), copies: filepath.Join(dir, "copies"), spool: filepath.Join(dir, "spool")}
+	s := &state{dir: dir, deletes: DeletesDir(base, broker), copies: filepath.Join(dir, "copies"), spool: filepath.Join(dir, "spool")}
 	if err := durable.MakeDir(dir); err != nil {
 		return nil, fmt.Errorf("%s: %w", keyStateDir, err)
 	}
@@ -59,6 +61,32 @@ func openState(ctx context.Context, base string, broker int32, log *slog.Logger)
 		}
 	}
 	return s, nil
+}
+
+// keep makes sure that the lock is the one that another daemon would find. Who removes the directory removes the lock with it: it is taken
+// anew then (lost is true), unless another daemon was faster, which is durable.ErrLocked.
+func (s *state) keep() (lost bool, err error) {
+	mine, err := s.lock.Stat()
+	if err != nil {
+		return false, err
+	}
+	there, err := os.Stat(s.lock.Name())
+	if err == nil && os.SameFile(mine, there) {
+		return false, nil
+	}
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return false, err
+	}
+	if err := durable.MakeDir(s.dir); err != nil {
+		return true, err
+	}
+	lock, err := durable.Lock(s.dir)
+	if err != nil {
+		return true, err
+	}
+	err = s.lock.Close() // of a file that is gone
+	s.lock = lock
+	return true, err
 }
 
 // dirs are the directories in it.

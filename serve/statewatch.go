@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
-	"path/filepath"
 	"syscall"
 	"time"
 
@@ -14,6 +13,8 @@ import (
 )
 
 const (
+	// lockEvery is how often the lock is looked at: for so long there may be two daemons after somebody removed the directory.
+	lockEvery = time.Second
 	// stateEvery is how often the directories of the state are tried.
 	stateEvery = 10 * time.Second
 	// stateSlow is how long a try may take before the disk counts as one that hangs.
@@ -24,22 +25,45 @@ const (
 	trySize = 4 << 10
 )
 
-// watchState tries the directories of the state until the context of the server ends: whoever asks whether the daemon is ready hears what is
-// wrong before an order to delete is refused for it.
+// watchState looks after the lock, and tries the directories of the state, until the context of the server ends: whoever asks whether the
+// daemon is ready hears what is wrong before an order to delete is refused for it.
 func (s *Server) watchState() {
-	tick := time.NewTicker(stateEvery)
+	tick := time.NewTicker(lockEvery)
 	defer tick.Stop()
+	next := s.now().Add(stateEvery) // try of the directories
 	for {
 		select {
 		case <-tick.C:
 		case <-s.ctx.Done():
 			return
 		}
-		s.health.trying(s.now())
-		for _, dir := range s.state.dirs() {
-			s.stateWrite(s.ctx, dir, s.state.try(dir), keepTrouble)
+		began := s.now()
+		s.health.trying(began)
+		s.keepLock()
+		if !began.Before(next) {
+			next = began.Add(stateEvery)
+			for _, dir := range s.state.dirs() {
+				s.stateWrite(s.ctx, dir, s.state.try(dir), keepTrouble)
+			}
 		}
 		s.health.trying(time.Time{})
+	}
+}
+
+// keepLock ends the server when another daemon has taken its place: two daemons for one broker would undo each other's work.
+func (s *Server) keepLock() {
+	lost, err := s.state.keep()
+	if !errors.Is(err, durable.ErrLocked) {
+		s.stateWrite(s.ctx, s.state.dir, err, 0)
+	}
+	switch {
+	case errors.Is(err, durable.ErrLocked):
+		s.health.stopping()
+		s.log.ErrorContext(s.ctx, "the state directory was removed, and another daemon has taken it: this one ends", "error", err)
+		s.copies.stop()
+		s.cancel(fmt.Errorf("%s was removed while the daemon used it, and another daemon has taken it since: %w", keyStateDir, err))
+	case lost:
+		s.log.ErrorContext(s.ctx, "the state directory was removed and is made anew: orders to delete that were in it are lost, their segments stay in the store", "dir", s.state.dir)
 	}
 }
 
@@ -111,14 +135,14 @@ func (h *health) trying(since time.Time) {
 
 // stateReasons are what is wrong with the directories. Called with mu held.
 func (h *health) stateReasons(s *Server) (out []string) {
-	for _, dir := range s.state.dirs() {
+	for _, dir := range append(s.state.dirs(), s.state.dir) {
 		if t, bad := h.state[dir]; bad {
 			out = append(out, fmt.Sprintf("state directory: %s: %s", oneLine(t.err.Error()), stateAdvice(t.err)))
 		}
 	}
 	if took := s.now().Sub(h.tried); !h.tried.IsZero() && took > stateSlow {
 		out = append(out, fmt.Sprintf("state directory: %s has not answered for %v: repair its disk, or set %s to another one",
-			filepath.Dir(s.state.spool), took.Round(time.Second), keyStateDir))
+			s.state.dir, took.Round(time.Second), keyStateDir))
 	}
 	return out
 }
