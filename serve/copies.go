@@ -38,7 +38,7 @@ type copies struct {
 
 	mu       sync.Mutex
 	ops      map[remotelog.UUID]*copyOp
-	live     int
+	active   int
 	spool    int64 // bytes that live operations want sent, or were
 	stopping bool
 	ended    chan struct{} // closed and replaced when an operation ends or is told
@@ -70,7 +70,7 @@ func (c *copies) begin(q *copyRequest, specs [fileKinds]*fileSpec) (*copyOp, err
 		return other, nil
 	case c.stopping:
 		err = errStopping
-	case c.live >= maxCopies:
+	case c.active >= maxCopies:
 		err = errorf(KindThrottled, "%d copies run at a time already", maxCopies)
 	default:
 		err = c.roomFor(op)
@@ -80,7 +80,7 @@ func (c *copies) begin(q *copyRequest, specs [fileKinds]*fileSpec) (*copyOp, err
 		return nil, err
 	}
 	c.ops[op.md.ID] = op
-	c.live++
+	c.active++
 	c.spool += op.spool
 	ctx, cancel := context.WithCancelCause(c.s.ctx)
 	op.cancel = cancel
@@ -106,7 +106,7 @@ func (c *copies) roomFor(op *copyOp) error {
 func (c *copies) over(op *copyOp) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.live--
+	c.active--
 	c.spool -= op.spool
 	op.expiry = time.AfterFunc(keepResult, func() { c.expire(op) })
 	c.changed()
@@ -153,7 +153,7 @@ func (c *copies) refuse() {
 
 // drain waits until no operation runs, or ctx ends, and then for a moment until the last results were asked for.
 func (c *copies) drain(ctx context.Context) {
-	c.until(ctx, func() bool { return c.live == 0 })
+	c.until(ctx, func() bool { return c.active == 0 })
 	ctx, cancel := context.WithTimeout(ctx, lastWord)
 	defer cancel()
 	c.until(ctx, func() bool {
@@ -201,6 +201,18 @@ func (c *copies) wait() {
 	for _, op := range c.ops {
 		op.expiry.Stop()
 	}
+}
+
+// live are the segments of operations that have no result.
+func (c *copies) live() (ids []string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for id, op := range c.ops {
+		if !op.state().final() {
+			ids = append(ids, id.String())
+		}
+	}
+	return ids
 }
 
 type copyStats struct{ running, wanting int64 }

@@ -82,6 +82,20 @@ func (d *deletes) drop(id remotelog.UUID, op *deleteOp) {
 	}
 }
 
+// live are the segments of deletes that run.
+func (d *deletes) live() (ids []string) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for id, op := range d.ops {
+		select {
+		case <-op.done:
+		default:
+			ids = append(ids, id.String())
+		}
+	}
+	return ids
+}
+
 // wait returns when no delete runs. Called after the context of the server ended.
 func (d *deletes) wait() {
 	d.running.Wait()

@@ -21,6 +21,7 @@ import (
 	"time"
 
 	"github.com/tierkit/tierkit/backends/mem"
+	"github.com/tierkit/tierkit/internal/durable"
 	"github.com/tierkit/tierkit/remotelog"
 	"github.com/tierkit/tierkit/rsm"
 )
@@ -208,6 +209,57 @@ func TestHTTP_OnlyVersionOneOfTheProtocol(t *testing.T) {
 	if err != nil || got.protocol != 1 {
 		t.Errorf("HTTP/%d, %v: want HTTP/1.1", got.protocol, err)
 	}
+}
+
+// A disk that hangs holds what reads from it, whatever is cancelled.
+func TestClose_HasAnEnd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		answers := make(chan struct{})
+		hang := func() error { <-answers; return io.ErrUnexpectedEOF }
+		s, err := Open(t.Context(), Options{Token: token, StateDir: t.TempDir(), DeriveLogDirs: true, Logger: logger(t), Segments: &fake{
+			copy: func(context.Context, remotelog.SegmentMetadata, remotelog.SegmentData) (remotelog.CustomMetadata, error) {
+				return nil, hang()
+			},
+			delete: func(context.Context, remotelog.SegmentMetadata) error { return hang() },
+			index: func(context.Context, remotelog.SegmentMetadata, remotelog.IndexType) (io.ReadCloser, error) {
+				return nil, hang()
+			},
+		}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, end := context.WithCancel(t.Context())
+		served := make(chan error, 1)
+		go func() { served <- s.Serve(ctx, Listeners{API: newPipes(), Ending: Drain, StopTimeout: time.Second}) }()
+		seg, gone, ordered := newSegment(t, "orders", 100), someSegment(10), someSegment(10)
+		ask(t, s, "POST", "/v1/copies", seg.body)
+		ask(t, s, "POST", "/v1/delete", map[string]any{"segment": gone.wire()})
+		ask(t, s, "POST", "/v1/delete", map[string]any{"segment": ordered.wire(), "journal": true})
+		go ask(t, s, "POST", "/v1/index/offset", map[string]any{"segment": gone.wire()})
+		synctest.Wait()
+		end()
+		if err := <-served; err == nil || !strings.Contains(err.Error(), "1 calls did not end") {
+			t.Errorf("Serve: %v", err)
+		}
+		began := time.Now()
+		err = s.Close()
+		if err == nil || time.Since(began) != closeTime {
+			t.Errorf("Close: %v after %v", err, time.Since(began))
+		}
+		for _, want := range []string{"copies of " + seg.md.ID.String(), "deletes of " + gone.md.ID.String(), "orders to delete of " + ordered.md.ID.String(), "1 calls"} {
+			if !strings.Contains(err.Error(), want) {
+				t.Errorf("%v, want %q in it", err, want)
+			}
+		}
+		if _, err := durable.Lock(s.state.dir); !errors.Is(err, durable.ErrLocked) {
+			t.Errorf("another daemon: %v, want ErrLocked", err)
+		}
+		close(answers)
+		synctest.Wait()
+		if err := s.state.close(); err != nil {
+			t.Error(err)
+		}
+	})
 }
 
 func TestTLS_ClientsNeedACertificateWhereThatIsSet(t *testing.T) {

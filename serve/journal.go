@@ -261,6 +261,18 @@ func (j *journal) do(ctx context.Context, md remotelog.SegmentMetadata) error {
 	return j.work(ctx, md)
 }
 
+// live are the segments of orders that are worked on.
+func (j *journal) live() (ids []string) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	for id, o := range j.orders {
+		if o.done != nil {
+			ids = append(ids, id.String())
+		}
+	}
+	return ids
+}
+
 // journalStats is the state of a journal at one moment.
 type journalStats struct {
 	Orders int64

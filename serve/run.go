@@ -40,7 +40,7 @@ type Listeners struct {
 	StopTimeout time.Duration // of Drain
 }
 
-// Serve answers until ctx ends, then stops as l says, and returns when every call has ended. With an error it ends by itself: a listener broke,
+// Serve answers until ctx ends, then stops as l says, and returns when every call has ended, or hangs (the error says so). With an error it ends by itself: a listener broke,
 // or another daemon has taken the state directory. It closes the listeners; the caller closes the Server.
 func (s *Server) Serve(ctx context.Context, l Listeners) error {
 	api, metrics := s.server(s.Handler()), s.server(s.MetricsHandler())
@@ -83,7 +83,9 @@ func (s *Server) Serve(ctx context.Context, l Listeners) error {
 		}
 	}
 	s.cancel(errStopping)
-	s.handled.Wait()
+	if !waited(lastCalls, s.handled.Wait) {
+		return errors.Join(err, fmt.Errorf("%d calls did not end: a disk, or the client of the store, does not answer", s.calls.Load()))
+	}
 	s.log.InfoContext(rest, "stopped: every call has ended")
 	return err
 }

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
+	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -150,16 +152,66 @@ func Open(ctx context.Context, o Options) (*Server, error) {
 	return s, nil
 }
 
+// closeTime bounds Close: what a copy that is cancelled stored has 30 s to be removed (rsm), and a moment more.
+const closeTime = 35 * time.Second
+
 // Close cancels what runs, waits until what that stored is removed, and gives the directory free. It does not close the Segments.
-// It may be called several times.
+// It may be called several times. What cannot be cancelled, such as a read from a disk that hangs, is waited for until closeTime is over: the error
+// says what goes on, and the directory stays locked then until the process ends.
 func (s *Server) Close() error {
+	s.closing.Do(func() { s.closed = s.close() })
+	return s.closed
+}
+
+func (s *Server) close() error {
 	s.copies.stop()
 	s.cancel(errStopping)
-	s.copies.wait()
-	s.deletes.wait()
-	s.running.Wait()
-	s.closing.Do(func() { s.closed = s.state.close() })
-	return s.closed
+	if waited(closeTime, s.copies.wait, s.deletes.wait, s.running.Wait) {
+		return s.state.close()
+	}
+	return fmt.Errorf("after %v of waiting there go on still %s: a disk, or the client of the store, does not answer; their directory %s stays locked until the process ends",
+		closeTime, s.goingOn(), s.state.dir)
+}
+
+// goingOn names what runs, for messages.
+func (s *Server) goingOn() string {
+	var what []string
+	add := func(kind string, ids []string) {
+		if len(ids) > 0 {
+			slices.Sort(ids)
+			what = append(what, kind+" of "+strings.Join(ids, ", "))
+		}
+	}
+	add("copies", s.copies.live())
+	add("deletes", s.deletes.live())
+	add("orders to delete", s.orders.live())
+	add("clean-up", s.orphans.live())
+	if n := s.calls.Load(); n > 0 {
+		what = append(what, fmt.Sprintf("%d calls", n))
+	}
+	if len(what) == 0 {
+		return "looks at the state directory"
+	}
+	return strings.Join(what, "; ")
+}
+
+// waited says whether all of them returned, one after the other, before the time was over.
+func waited(limit time.Duration, wait ...func()) bool {
+	done := make(chan struct{})
+	go func() {
+		for _, f := range wait {
+			f()
+		}
+		close(done)
+	}()
+	t := time.NewTimer(limit)
+	defer t.Stop()
+	select {
+	case <-done:
+		return true
+	case <-t.C:
+		return false
+	}
 }
 
 // remove deletes a segment, whatever is there of it and whatever goes on with it here.
