@@ -29,7 +29,7 @@ func TestUUID_TextFormIsKafkas(t *testing.T) {
 			t.Errorf("ParseUUID(%q) = %v, %v (text %q), want %v", c.text, got[:], err, got, c.id[:])
 		}
 	}
-	for _, bad := range []string{"", "AAECAwQFBgcICQoLDA0OD", cases[3].text, "AAECAwQFBgcICQoLDA0ODx", "AAECAwQFBgcICQoLDA0O+w", "AAECAwQFBgcICQoLDA0O=="} {
+	for _, bad := range []string{"AAAAAAAAAAAAAAAAAAAA\r\n", "", "AAECAwQFBgcICQoLDA0OD", cases[3].text, "AAECAwQFBgcICQoLDA0ODx", "AAECAwQFBgcICQoLDA0O+w", "AAECAwQFBgcICQoLDA0O=="} {
 		if got, err := ParseUUID(bad); !errors.Is(err, ErrInvalidArgument) {
 			t.Errorf("ParseUUID(%q) = %v, %v, want ErrInvalidArgument", bad, got, err)
 		}

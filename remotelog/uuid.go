@@ -37,7 +37,7 @@ func ParseUUID(s string) (UUID, error) {
 	if len(s) != uuidTextLen {
 		return UUID{}, fmt.Errorf("%w: id %q has %d characters, want %d of URL-safe base64", ErrInvalidArgument, s, len(s), uuidTextLen)
 	}
-	if _, err := uuidText.Decode(u[:], []byte(s)); err != nil {
+	if n, err := uuidText.Decode(u[:], []byte(s)); err != nil || n != len(u) { // line ends are skipped
 		return UUID{}, fmt.Errorf("%w: id %q is not URL-safe base64 of 16 bytes", ErrInvalidArgument, s)
 	}
 	return u, nil

@@ -342,10 +342,12 @@ func TestJournal_FilesOfOthersAreWorkedOffOrSetAside(t *testing.T) {
 	path := func(name string) string { return filepath.Join(s.state.deletes, name) }
 	bad := remotelog.NewUUID().String() + ".json"
 	other := remotelog.NewUUID().String() + ".json"
+	misnamed := remotelog.UUID{15: 1}.String()[:21] + "B.json" // 4 bits too many
 	for name, text := range map[string]string{
 		md.ID.String() + ".json": fmt.Sprintf("{ \"version\" : 1,\n \"segment\": %s, \"more\": [] }", seg),
 		bad:                      `{"version":1,"segment":{`,
 		other:                    fmt.Sprintf(`{"version":1,"segment":%s}`, seg), // of another segment than its name says
+		misnamed:                 fmt.Sprintf(`{"version":1,"segment":%s}`, seg),
 		".x.1.tmp":               "half", "notes.txt": "somebody's",
 	} {
 		// As the API demands: what is written in place may be read, and set aside, before it is whole.
@@ -363,10 +365,10 @@ func TestJournal_FilesOfOthersAreWorkedOffOrSetAside(t *testing.T) {
 	if id := <-deleted; id != md.ID {
 		t.Errorf("deleted %s, want %s", id, md.ID)
 	}
-	for s.Stats().DeletesBad < 3 || s.Stats().DeletesJournaled > 0 {
+	for s.Stats().DeletesBad < 4 || s.Stats().DeletesJournaled > 0 {
 		runtimeYield()
 	}
-	for _, name := range []string{bad + ".bad", other + ".bad", ".x.1.tmp", "notes.txt"} {
+	for _, name := range []string{bad + ".bad", other + ".bad", misnamed + ".bad", ".x.1.tmp", "notes.txt"} {
 		if _, err := os.Stat(path(name)); err != nil {
 			t.Error(err)
 		}

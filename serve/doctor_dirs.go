@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"strings"
 	"syscall"
+	"time"
 	"unicode"
 
 	"github.com/tierkit/tierkit/internal/durable"
@@ -47,7 +48,49 @@ func (x *Subject) stateDir() {
 	}
 	if at == dir {
 		x.locked("state directory", dir)
+		x.journal(DeletesDir(x.Config.StateDir, x.BrokerID))
 	}
+}
+
+// leastOld is the age of an order to delete above which a warning is due; the alert in docs/kafka has the same.
+const leastOld = time.Hour
+
+// journal looks for orders to delete that are not worked off.
+func (x *Subject) journal(dir string) {
+	const what = "journal of deletes: is worked off"
+	list, err := os.ReadDir(dir)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		x.check(what, err, "let the daemon's user read it")
+		return
+	}
+	aside, old := 0, 0
+	for _, e := range list {
+		if strings.HasPrefix(e.Name(), ".") {
+			continue
+		}
+		switch filepath.Ext(e.Name()) {
+		case badSuffix:
+			aside++
+		case journalSuffix:
+			if fi, err := e.Info(); err == nil && x.Now().Sub(fi.ModTime()) > leastOld {
+				old++
+			}
+		}
+	}
+	var text, do []string
+	if aside > 0 {
+		text = append(text, fmt.Sprintf("%d files that are no orders were set aside", aside))
+		do = append(do, "look at the "+badSuffix+" files in "+dir+": delete what they name with tierkit delete, then remove them")
+	}
+	if old > 0 {
+		text = append(text, fmt.Sprintf("%d orders are older than %v", old, leastOld))
+		do = append(do, "see that a daemon runs and can delete in the store; its log says what fails")
+	}
+	if text == nil {
+		x.check(what, nil, "")
+		return
+	}
+	x.Report(Finding{Check: what, Result: Warn, Text: strings.Join(text, ", "), Do: strings.Join(do, "; ")})
 }
 
 // diskCache looks whether the disk cache can have its directory.

@@ -2,6 +2,7 @@ package serve
 
 import (
 	"context"
+	"errors"
 	"io"
 	"net"
 	"os"
@@ -182,6 +183,37 @@ func TestExamine_LooksAtTheMachine(t *testing.T) {
 	} {
 		if got := bad(examine(t, new(mem.Space).Client(mem.Options{}), tc.change)); len(got) != 1 || got[0] != tc.want {
 			t.Errorf("%s: %v, want %s", name, got, tc.want)
+		}
+	}
+}
+
+func TestExamine_OrdersThatAreNotWorkedOff(t *testing.T) {
+	dir := t.TempDir()
+	deletes := DeletesDir(dir, 0)
+	if err := os.MkdirAll(deletes, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	look := func() []string {
+		return bad(examine(t, new(mem.Space).Client(mem.Options{}), func(x *Subject) { x.Config.StateDir = dir }))
+	}
+	write := func(name string, age time.Duration) {
+		at := time.Now().Add(-age)
+		if err := errors.Join(os.WriteFile(filepath.Join(deletes, name), nil, 0o600), os.Chtimes(filepath.Join(deletes, name), at, at)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write("new.json", time.Minute)
+	write(".old.json.1.tmp", 2*leastOld)
+	if got := look(); len(got) != 0 {
+		t.Errorf("%v", got)
+	}
+	for _, name := range []string{"x.json.bad", "old.json"} {
+		write(name, 2*leastOld)
+		if got := look(); len(got) != 1 || got[0] != "warn journal of deletes: is worked off" {
+			t.Errorf("%s: %v", name, got)
+		}
+		if err := os.Remove(filepath.Join(deletes, name)); err != nil {
+			t.Fatal(err)
 		}
 	}
 }

@@ -247,7 +247,7 @@ func (j *journal) tryFile(ctx context.Context, o *order) error {
 	case errors.Is(err, fs.ErrNotExist): // somebody removed it
 		return nil
 	case errors.Is(err, remotelog.ErrInvalidArgument):
-		return j.setAside(ctx, o, f, err)
+		return j.setAside(o, f, err)
 	}
 	if err != nil || f == nil {
 		return err

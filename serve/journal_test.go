@@ -156,7 +156,7 @@ func TestJournal_AnOrderInPlaceOfABadOneIsNotSetAside(t *testing.T) {
 	defer f.close()
 	plugin(t, dir, &md)
 	o := &order{id: md.ID, at: -1}
-	if err := j.setAside(t.Context(), o, f, err); err != nil {
+	if err := j.setAside(o, f, err); err != nil {
 		t.Error(err)
 	}
 	if files := orderFiles(t, dir); len(files) != 1 || files[0] != md.ID.String()+journalSuffix || j.stats().Bad != 0 || !o.again {

@@ -1,7 +1,6 @@
 package serve
 
 import (
-	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -69,17 +68,22 @@ func (j *journal) remove(o *order, f *openedOrder) error {
 }
 
 // setAside gives a file that is no order another name, where somebody can look at it.
-func (j *journal) setAside(ctx context.Context, o *order, f *openedOrder, why error) error {
+func (j *journal) setAside(o *order, f *openedOrder, why error) error {
 	to := j.path(o.id) + badSuffix
 	same, err := j.move(o, f, to)
 	if err == nil && !same {
 		return nil
 	}
-	j.log.ErrorContext(ctx, "a file of the journal is no order and was set aside", "file", to, "error", errors.Join(why, err))
+	j.refuse(to, errors.Join(why, err))
+	return nil
+}
+
+// refuse tells of a file that is no order, and was set aside.
+func (j *journal) refuse(file string, why error) {
+	j.log.Error("a file of the journal is no order and was set aside: its segment stays in the store", "file", file, "error", why)
 	j.mu.Lock()
 	j.bad++
 	j.mu.Unlock()
-	return nil
 }
 
 // move renames the file of an order, if it is still the one that was opened; if another one is there, the order is tried again.
@@ -149,8 +153,12 @@ func (j *journal) found(e fs.DirEntry, now time.Time) {
 		j.foundHidden(e, now)
 		return
 	}
+	if !strings.HasSuffix(name, journalSuffix) {
+		return
+	}
 	id, err := remotelog.ParseUUID(strings.TrimSuffix(name, journalSuffix))
-	if err != nil || !strings.HasSuffix(name, journalSuffix) {
+	if err != nil { // whoever wrote it believes that a segment will be deleted
+		j.misnamed(name, err)
 		return
 	}
 	j.mu.Lock()
@@ -162,6 +170,16 @@ func (j *journal) found(e fs.DirEntry, now time.Time) {
 		}
 	}
 	j.add(id, since, now.Add(j.grace))
+}
+
+// misnamed sets a file aside whose name is no segment's, and which is therefore never worked off.
+func (j *journal) misnamed(name string, why error) {
+	to := filepath.Join(j.dir, name+badSuffix)
+	err := os.Rename(filepath.Join(j.dir, name), to)
+	if errors.Is(err, fs.ErrNotExist) { // its writer renamed it
+		return
+	}
+	j.refuse(to, errors.Join(why, err))
 }
 
 // foundHidden looks at what a crash may have left.
