@@ -50,6 +50,22 @@ func TestFromStore_SameAnswersWithoutMetadata(t *testing.T) {
 	fails(t, cli.ExitUsage, []string{"--from-store"}, "fetch", "--config", b.config, "--topic", topic, "--partition", partition, "--segment", id, "--custom-metadata", "AAAA")
 }
 
+// A wrong prefix looks like an empty store: where it was looked is said.
+func TestFromStore_NothingFoundNamesThePrefix(t *testing.T) {
+	b := newBed(t, []string{"key.prefix=tiered/"}, "orders-0")
+	must(t, "copy", "--config", b.config, b.logs)
+	if r := must(t, "ls", "--config", b.config, "--from-store"); r.err != "" {
+		t.Errorf("notice %q", r.err)
+	}
+	b.configure(t, "key.prefix=teired/")
+	for _, args := range [][]string{{}, {"--json"}, {"--topic", "orders"}} {
+		r := must(t, append([]string{"ls", "--config", b.config, "--from-store"}, args...)...)
+		if !strings.Contains(r.err, `key.prefix="teired/"`) || !strings.Contains(r.err, "check") {
+			t.Errorf("%v: notice %q, want the prefix and what to check", args, r.err)
+		}
+	}
+}
+
 // A damaged manifest hides its segment with a notice; the others are there.
 func TestFromStore_PassesOverADamagedManifest(t *testing.T) {
 	b := newBed(t, nil, "orders-0")

@@ -51,6 +51,9 @@ func (a *app) ls(ctx context.Context, t *target, from origin) (err error) {
 		}
 		rows = append(rows, list...)
 	}
+	if len(rows) == 0 && s.index != nil {
+		a.notice(t.nothingStored(s.setup.Config.KeyPrefix))
+	}
 	slices.SortFunc(rows, func(x, y segmentRow) int { return x.md.Compare(&y.md) })
 	if a.json {
 		for i := range rows {
@@ -61,6 +64,15 @@ func (a *app) ls(ctx context.Context, t *target, from origin) (err error) {
 		return nil
 	}
 	return a.lsText(rows)
+}
+
+// nothingStored says where segments were looked for. A wrong prefix looks like an empty store.
+func (t *target) nothingStored(prefix string) string {
+	of := ""
+	if t.topic != "" {
+		of = fmt.Sprintf(" of topic %s, or of the partition or topic id that was given,", t.topic)
+	}
+	return fmt.Sprintf("no manifest%s was found under key.prefix=%q: check key.prefix against the keys in the store, and the bucket, container or root in the settings below storage.", of, prefix)
 }
 
 // list returns the segments of a partition.

@@ -30,15 +30,25 @@ func TestMessages_NumbersThatAreNone(t *testing.T) {
 // What a message tells to run can be run.
 func TestMessages_NameTheCommandWhoseHelpHelps(t *testing.T) {
 	for want, args := range map[string][]string{
-		"tierkit: unknown flag: --confg; see tierkit --help\n":                                {"--confg", "x"},
-		"tierkit: ls: unknown flag: --form-store; see tierkit ls --help\n":                    {"ls", "--form-store"},
-		"tierkit: metadata: unknown command \"dmp\"; it has: dump status watch\n":             {"metadata", "dmp"},
-		"tierkit: metadata needs one of: dump status watch\n":                                 {"metadata"},
-		"tierkit: dump: unknown flag: --all; see tierkit metadata dump --help\n":              {"metadata", "dump", "--all"},
-		"tierkit: watch: flag needs an argument: --from; see tierkit metadata watch --help\n": {"metadata", "watch", "--from"},
+		"tierkit: unknown flag: --confg; see tierkit --help\n":                                   {"--confg", "x"},
+		"tierkit: ls: unknown flag: --form-store; see tierkit ls --help\n":                       {"ls", "--form-store"},
+		"tierkit: metadata: unknown command \"dmp\"; it has: dump status watch\n":                {"metadata", "dmp"},
+		"tierkit: metadata needs one of: dump status watch\n":                                    {"metadata"},
+		"tierkit: help: unknown command \"metadata dmp\"; the commands are: dump status watch\n": {"help", "metadata", "dmp"},
+		"tierkit: dump: unknown flag: --all; see tierkit metadata dump --help\n":                 {"metadata", "dump", "--all"},
+		"tierkit: watch: flag needs an argument: --from; see tierkit metadata watch --help\n":    {"metadata", "watch", "--from"},
 	} {
 		if r := fails(t, cli.ExitUsage, nil, args...); r.err != want {
 			t.Errorf("%q printed %q, want %q", args, r.err, want)
+		}
+	}
+}
+
+func TestMessages_HelpAboutWhatIsNoCommand(t *testing.T) {
+	fails(t, cli.ExitUsage, []string{`help: unknown command "nosuch"; the commands are: config `, " serve "}, "help", "nosuch")
+	for _, args := range [][]string{{"help"}, {"help", "ls"}, {"help", "metadata", "dump"}} {
+		if out := must(t, args...).out; !strings.Contains(out, "Usage:") {
+			t.Errorf("%q printed %q", args, out)
 		}
 	}
 }

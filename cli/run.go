@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"log/slog"
 	"runtime/debug"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -112,6 +113,7 @@ func (a *app) root() *cobra.Command {
 			return usagef("a command is needed")
 		},
 	}
+	root.SetHelpCommand(a.helpCmd())
 	root.SetIn(a.In)
 	root.SetOut(a.Out)
 	root.SetErr(a.Err)
@@ -132,6 +134,25 @@ func (a *app) root() *cobra.Command {
 		root.AddCommand(c)
 	}
 	return root
+}
+
+// helpCmd is cobra's, but that a command that there is not is an error.
+func (a *app) helpCmd() *cobra.Command {
+	return &cobra.Command{
+		Use:   "help [COMMAND]",
+		Short: "help about a command",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			to := cmd.Root()
+			for _, name := range args {
+				next := slices.IndexFunc(to.Commands(), func(c *cobra.Command) bool { return c.Name() == name })
+				if next < 0 {
+					return usagef("help: unknown command %q; the commands are: %s", strings.Join(args, " "), strings.Join(commandNames(to), " "))
+				}
+				to = to.Commands()[next]
+			}
+			return to.Help()
+		},
+	}
 }
 
 // flagProblem is what is wrong with a flag, for people: a number that is none without the name of the function that found out.
