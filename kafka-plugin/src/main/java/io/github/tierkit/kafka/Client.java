@@ -129,6 +129,11 @@ final class Client {
                 throw x;
             }
             return request(now, method, path, length, sender, deadline, reader);
+        } catch (FileException x) {
+            throw x;
+        } catch (IOException x) {
+            daemon.afterSilence(e);
+            throw x;
         }
     }
 

@@ -11,6 +11,9 @@ interface Daemon extends Closeable {
     /** Where it is after it refused the token of an endpoint: another one if the token or the place has changed. */
     Endpoint afterRefusal(Endpoint refused) throws IOException;
 
+    /** A request to an endpoint got no answer, perhaps since certificates were renewed: the next one asks for the endpoint anew. */
+    void afterSilence(Endpoint silent);
+
     @Override
     void close();
 }

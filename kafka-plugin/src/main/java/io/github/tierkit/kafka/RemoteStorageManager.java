@@ -6,7 +6,6 @@ import java.nio.file.Path;
 import java.security.GeneralSecurityException;
 import java.util.Map;
 import java.util.Optional;
-import javax.net.ssl.SSLSocketFactory;
 import org.apache.kafka.common.config.ConfigException;
 import org.apache.kafka.server.log.remote.storage.LogSegmentData;
 import org.apache.kafka.server.log.remote.storage.RemoteLogSegmentMetadata;
@@ -73,10 +72,10 @@ public final class RemoteStorageManager implements org.apache.kafka.server.log.r
     }
 
     private static Daemon foreign(Settings settings) {
-        SSLSocketFactory tls = null;
+        Tls tls = null;
         if (settings.baseUrl().startsWith("https:")) {
             try {
-                tls = Tls.factory(file(settings, Settings.TLS_CA_FILE), file(settings, Settings.TLS_CERTIFICATE_FILE), file(settings, Settings.TLS_KEY_FILE));
+                tls = new Tls(file(settings, Settings.TLS_CA_FILE), file(settings, Settings.TLS_CERTIFICATE_FILE), file(settings, Settings.TLS_KEY_FILE));
             } catch (IOException | GeneralSecurityException e) {
                 throw new ConfigException("the TLS settings of tierkit's plug-in: " + e);
             }

@@ -96,6 +96,11 @@ final class Supervisor implements Daemon {
         return endpoint();
     }
 
+    @Override
+    public void afterSilence(Endpoint silent) {
+        // It is watched, and its place is known as soon as it has another one.
+    }
+
     private void run() {
         Backoff pause = new Backoff(FIRST_PAUSE_MS, LONGEST_PAUSE_MS);
         while (true) {
@@ -258,6 +263,11 @@ final class Supervisor implements Daemon {
         @Override
         public Endpoint afterRefusal(Endpoint refused) {
             return at;
+        }
+
+        @Override
+        public void afterSilence(Endpoint silent) {
+            // It is tried until its time is over.
         }
 
         @Override

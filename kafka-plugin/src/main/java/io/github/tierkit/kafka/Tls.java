@@ -5,6 +5,7 @@ import java.io.IOException;
 import java.nio.charset.StandardCharsets;
 import java.nio.file.Files;
 import java.nio.file.Path;
+import java.nio.file.attribute.BasicFileAttributes;
 import java.security.GeneralSecurityException;
 import java.security.KeyFactory;
 import java.security.KeyStore;
@@ -22,15 +23,64 @@ import javax.net.ssl.SSLSocketFactory;
 import javax.net.ssl.TrustManager;
 import javax.net.ssl.TrustManagerFactory;
 
-/** TLS to a daemon that somebody else runs, from PEM files. */
+/** TLS to a daemon that somebody else runs, from PEM files, which may be renewed. */
 final class Tls {
     private static final char[] NO_PASSWORD = {};
 
-    private Tls() {
-    }
+    private final Path authorities;
+    private final Path certificate;
+    private final Path key;
+    private String stamp; // of the files, before they were read
+    private String refused = ""; // of files that could not be used; logged once
+    private volatile SSLSocketFactory factory;
 
     /** Files that are null: the authorities that Java trusts, and no certificate of our own. */
-    static SSLSocketFactory factory(Path authorities, Path certificate, Path key) throws IOException, GeneralSecurityException {
+    Tls(Path authorities, Path certificate, Path key) throws IOException, GeneralSecurityException {
+        this.authorities = authorities;
+        this.certificate = certificate;
+        this.key = key;
+        stamp = stamps();
+        factory = read();
+    }
+
+    SSLSocketFactory factory() {
+        return factory;
+    }
+
+    /** Reads the files again if they have changed. What cannot be used, perhaps because it is being written, leaves things as they were. */
+    synchronized boolean readAgain() {
+        String now = "";
+        try {
+            now = stamps();
+            if (now.equals(stamp)) {
+                return false;
+            }
+            factory = read();
+            stamp = now;
+            refused = "";
+            Log.info("tierkit's plug-in: the TLS files have changed and were read again");
+            return true;
+        } catch (IOException | GeneralSecurityException e) {
+            if (!now.equals(refused)) {
+                refused = now;
+                Log.warn("tierkit's plug-in: the TLS files have changed and cannot be used; what was read before stays: " + e);
+            }
+            return false;
+        }
+    }
+
+    private String stamps() throws IOException {
+        StringBuilder all = new StringBuilder();
+        for (Path file : new Path[] {authorities, certificate, key}) {
+            if (file != null) {
+                BasicFileAttributes a = Files.readAttributes(file, BasicFileAttributes.class);
+                all.append(a.lastModifiedTime()).append(' ').append(a.size()).append(' ').append(a.fileKey()).append('\n');
+            }
+        }
+        return all.toString();
+    }
+
+    private SSLSocketFactory read() throws IOException, GeneralSecurityException {
         SSLContext context = SSLContext.getInstance("TLS");
         context.init(certificate == null ? null : keys(certificate, key), authorities == null ? null : trust(authorities), null);
         return context.getSocketFactory();

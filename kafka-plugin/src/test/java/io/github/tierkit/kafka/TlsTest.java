@@ -5,11 +5,14 @@ import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
+import java.io.IOException;
 import java.io.InputStream;
 import java.net.InetAddress;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.security.KeyStore;
+import java.security.cert.Certificate;
+import java.util.Arrays;
 import java.util.Base64;
 import javax.net.ssl.KeyManagerFactory;
 import javax.net.ssl.SSLContext;
@@ -49,22 +52,63 @@ class TlsTest {
         Files.writeString(dir.resolve(file), "-----BEGIN " + what + "-----\n" + Base64.getMimeEncoder().encodeToString(der) + "\n-----END " + what + "-----\n");
     }
 
-    @ParameterizedTest
-    @ValueSource(strings = {"RSA", "EC"})
-    void mutual(String algorithm) throws Exception {
-        KeyStore server = key("server", algorithm);
-        KeyStore client = key("client", algorithm);
+    /** One that wants the certificate of a client. */
+    private static SSLServerSocket socket(KeyStore server, Certificate client, int port) throws Exception {
         KeyManagerFactory keys = KeyManagerFactory.getInstance(KeyManagerFactory.getDefaultAlgorithm());
         keys.init(server, PASSWORD.toCharArray());
         KeyStore trusted = KeyStore.getInstance("PKCS12");
         trusted.load(null, null);
-        trusted.setCertificateEntry("client", client.getCertificate("client"));
+        trusted.setCertificateEntry("client", client);
         TrustManagerFactory trust = TrustManagerFactory.getInstance(TrustManagerFactory.getDefaultAlgorithm());
         trust.init(trusted);
         SSLContext context = SSLContext.getInstance("TLS");
         context.init(keys.getKeyManagers(), trust.getTrustManagers(), null);
-        SSLServerSocket socket = (SSLServerSocket) context.getServerSocketFactory().createServerSocket(0, 50, InetAddress.getLoopbackAddress());
+        SSLServerSocket socket = (SSLServerSocket) context.getServerSocketFactory().createServerSocket(port, 50, InetAddress.getLoopbackAddress());
         socket.setNeedClientAuth(true);
+        return socket;
+    }
+
+    /** Both sides renew everything while the broker runs: half of the files is no reason to give up what works. */
+    @Test
+    void filesThatChangeAreReadAgain() throws Exception {
+        SSLServerSocket socket = socket(key("server", "EC"), key("client", "EC").getCertificate("client"), 0);
+        try (Bench b = new Bench(dir)) {
+            b.daemon.alsoOn(socket);
+            b.deadlines(30_000).with("tierkit.serve.url", "https://127.0.0.1:" + socket.getLocalPort()).with("tierkit.serve.tls.ca.file", dir.resolve("server.crt"))
+                    .with("tierkit.serve.tls.certificate.file", dir.resolve("client.crt")).with("tierkit.serve.tls.key.file", dir.resolve("client.key")).configured();
+            Sample s = new Sample(dir, 100, false);
+            b.rsm.copyLogSegmentData(s.md, s.data);
+            socket.close();
+            b.daemon.kill(); // and with it the connections that were kept
+            Files.delete(dir.resolve("server.p12"));
+            Files.delete(dir.resolve("client.p12"));
+            KeyStore server = key("server", "EC");
+            byte[] old = Files.readAllBytes(dir.resolve("client.key"));
+            KeyStore client = key("client", "EC");
+            byte[] renewed = Files.readAllBytes(dir.resolve("client.key"));
+            Files.write(dir.resolve("client.key"), Arrays.copyOf(old, old.length / 2));
+            b.daemon.restart();
+            b.daemon.alsoOn(socket(server, client.getCertificate("client"), socket.getLocalPort()));
+            Thread writer = new Thread(() -> {
+                try {
+                    Thread.sleep(500); // calls fail meanwhile
+                    Files.write(dir.resolve("client.key"), renewed);
+                } catch (IOException | InterruptedException e) {
+                    throw new IllegalStateException(e);
+                }
+            });
+            writer.start();
+            try (InputStream in = b.rsm.fetchLogSegment(s.finished(), 0)) {
+                assertArrayEquals(s.log, in.readAllBytes());
+            }
+            writer.join();
+        }
+    }
+
+    @ParameterizedTest
+    @ValueSource(strings = {"RSA", "EC"})
+    void mutual(String algorithm) throws Exception {
+        SSLServerSocket socket = socket(key("server", algorithm), key("client", algorithm).getCertificate("client"), 0);
         try (Bench b = new Bench(dir)) {
             b.daemon.alsoOn(socket);
             b.with("tierkit.serve.url", "https://127.0.0.1:" + socket.getLocalPort()).with("tierkit.serve.tls.ca.file", dir.resolve("server.crt"))
