@@ -20,8 +20,8 @@
 //
 // A broker opens a stream for each MiB that it serves, open-ended, on whichever thread is free, a little before the end of the last one,
 // and closes it when it has its MiB; a fetch that was too slow it makes again. So who reads in order is known by what is read, not by
-// who calls. A scan is such a reader: the segment, where its last fetch began, and what it was given. A fetch that begins in the last
-// 2 MiB of that, or where the last one began, goes on with the scan; any other is a new one. A scan that has come to the end of its
+// who calls. A scan is such a reader: the segment, where its last fetch began, and what it was given, some of which may have been
+// sent in vain. A fetch that begins in the last 8 MiB of that, but not before the last one, goes on with the scan; any other is a new one. A scan that has come to the end of its
 // segment goes on, with all that is known of it, in the one whose first offset follows its last: at the first fetch there, or already
 // when the offset index is asked for, which a broker does three requests earlier. The scans used last are remembered, 256 of them. A fetch
 // may come in several requests, each where the one before it ended.

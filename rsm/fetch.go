@@ -52,7 +52,7 @@ func (m *Manager) fetch(ctx context.Context, md remotelog.SegmentMetadata, start
 	if !s.bounded {
 		s.prefetch = m.config.PrefetchBytes
 	}
-	s.scan = m.chunks.follow(&md, start)
+	s.scan = m.chunks.follow(&md, start, s.end+1)
 	s.ctx, s.cancel = context.WithCancel(ctx)
 	context.AfterFunc(s.ctx, s.leave)
 	return s, nil

@@ -2,6 +2,7 @@ package rsm
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"github.com/tierkit/tierkit/remotelog"
@@ -13,9 +14,10 @@ const (
 	// scanIdle is how long what was asked for ahead of a scan is waited for when nobody reads any more, and how long a pause may be
 	// that counts as slow reading.
 	scanIdle = 2 * time.Second
-	// scanOverlap is how far before the end of a fetch the next one may begin: a broker's begins with the batch that the last one's
-	// reading ended in, or with the one before it.
-	scanOverlap = 2 << 20
+	// scanOverlap is how far before the end of a fetch the next one may begin. A broker's begins with the batch that the last one's reading
+	// ended in, or with the one before it; and the end of that reading is up to one window of the plug-in's, of 4 MiB, before what was
+	// sent.
+	scanOverlap = 8 << 20
 	// scanMemory is how many bytes of a scan count for its speed; older ones count half, and so on.
 	scanMemory = 64 << 20
 )
@@ -29,6 +31,7 @@ type scan struct {
 	size      int64 // of the segment
 
 	start, next int64 // where its last fetch began, in however many requests, and what follows the last byte that it was given
+	asked       int64 // what follows the last byte that it asked for
 	streams     int   // open
 	followed    bool  // a fetch went on where another had ended
 	inOrder     bool  // that, or a stream came from one chunk into the next
@@ -112,9 +115,9 @@ func (sc *scan) bequeath(h *scan) {
 	sc.pace.seen = time.Time{}
 }
 
-// follow returns the scan that a fetch from start on is part of, with one more stream. A broker's fetch begins a little before the end
-// of the last, or, if that took too long, where the last began.
-func (c *chunkLoads) follow(md *remotelog.SegmentMetadata, start int64) *scan {
+// follow returns the scan that a fetch of the bytes from start up to end, exclusive, is part of, with one more stream. A broker's fetch begins a little
+// before the end of the last, or, if that took too long, where the last began.
+func (c *chunkLoads) follow(md *remotelog.SegmentMetadata, start, end int64) *scan {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	sc := c.scanAt(md, start)
@@ -131,9 +134,10 @@ func (c *chunkLoads) follow(md *remotelog.SegmentMetadata, start int64) *scan {
 		sc = newScan(md, start)
 	}
 	c.remember(sc)
-	if start != sc.next { // else it is a part of the last one, whose client asked for it piece by piece
+	if start != sc.asked { // else it is a part of the last one, whose client asked for it piece by piece
 		sc.start = start
 	}
+	sc.asked = end
 	sc.streams++
 	sc.asleep = false
 	return sc
@@ -181,17 +185,15 @@ func (c *chunkLoads) adopt(sc *scan, seg *segment) {
 	sc.at, sc.edge = -1, -1
 }
 
-// scanAt finds the scan that goes on at start; of several the one that ended nearest.
-func (c *chunkLoads) scanAt(md *remotelog.SegmentMetadata, start int64) (best *scan) {
-	for _, sc := range c.scans {
-		if sc.segment != md.ID || start != sc.start && (start < max(sc.start, sc.next-scanOverlap) || start > sc.next) {
-			continue
-		}
-		if best == nil || sc.next-start <= best.next-start {
-			best = sc
+// scanAt finds the scan that goes on at start; of several the one used last. Should they be of several readers, these are so near to one another that they want the
+// same. One that ended nearer would, were two of one reader, take turns with the other, each as if its reader were half as fast.
+func (c *chunkLoads) scanAt(md *remotelog.SegmentMetadata, start int64) *scan {
+	for _, sc := range slices.Backward(c.scans) {
+		if sc.segment == md.ID && (start == sc.start || start >= max(sc.start, sc.next-scanOverlap) && start <= sc.next) {
+			return sc
 		}
 	}
-	return best
+	return nil
 }
 
 // scanBefore finds a scan that has come to the end of the segment before md's, whose last offset is the one before its first.

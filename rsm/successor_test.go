@@ -3,6 +3,7 @@ package rsm
 import (
 	"context"
 	"errors"
+	"io"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -101,6 +102,42 @@ func TestReadAhead_AFetchOfTwoRequests(t *testing.T) {
 		}
 		if n := d.slow.Stats().Gets; n > 13 {
 			t.Errorf("%d requests for 64 chunks, want at most 13", n)
+		}
+		if n := len(d.scansOf()); n != 1 {
+			t.Errorf("one reader is taken for %d", n)
+		}
+	})
+}
+
+// TestReadAhead_MoreWasSentThanRead: the first fetches of a broker whose batches have 1 MB, as they were seen. The plug-in does not know yet how much is read and
+// asks for a window that is left unread, so that the next fetches begin long before what was sent, and before the last request too.
+func TestReadAhead_MoreWasSentThanRead(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := newDistant(t, distantConfig())
+		md, _ := d.kafkaSegment(t, 1, 16<<20)
+		const batch, window = 973_156, 1<<20 + 64<<10
+		for _, r := range []struct{ from, to, sent int64 }{
+			{0, window, window},
+			{window, 2_011_854, 2_011_854},
+			{2_011_854, 6_206_158, 4 << 20},
+			{batch, batch + window, batch + window},
+			{batch + window, 2_985_059, 2_985_059},
+			{2_985_059, 7_179_363, 7_179_363},
+			{2 * batch, 4_033_586, 4_033_586},
+			{3 * batch, 5_006_797, 5_006_797},
+			{4 * batch, 5_980_045, 5_980_045},
+		} {
+			rc, err := d.Fetch(t.Context(), md, r.from, r.to-1)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, err := io.CopyN(io.Discard, rc, r.sent-r.from); err != nil {
+				t.Fatal(err)
+			}
+			if err := rc.Close(); err != nil {
+				t.Fatal(err)
+			}
+			time.Sleep(4 * time.Millisecond)
 		}
 		if n := len(d.scansOf()); n != 1 {
 			t.Errorf("one reader is taken for %d", n)
