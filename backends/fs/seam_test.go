@@ -29,6 +29,7 @@ type failing struct {
 	nth   int      // 0: none fails
 	on    string   // or the first of this name does
 	how   failure
+	draw  func(call string) (failure, bool) // or what it says; nil: says nothing
 	dead  bool
 	open  int // files
 }
@@ -77,6 +78,9 @@ func (s *failing) doPart(what string, call func(half bool) error) error {
 	hit, dead, how := len(s.calls) == s.nth || what == s.on && s.on != "", s.dead, s.how
 	if hit {
 		s.on = ""
+	}
+	if s.draw != nil {
+		how, hit = s.draw(what)
 	}
 	if hit && how.kill {
 		s.dead = true
