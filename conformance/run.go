@@ -19,8 +19,8 @@ import (
 	"github.com/tierkit/tierkit/backends"
 )
 
-// parallel is how many runs Report has at a time at the scale quick: they wait for a network.
-const parallel = 4
+// parallel is how many runs there are at a time at the scale quick: most of them wait, for a network or on purpose.
+const parallel = 8
 
 // sweepWithin bounds what happens after a case: it goes on when the caller's context has ended.
 const sweepWithin = 60 * time.Second
@@ -92,9 +92,8 @@ func (r *runner) leftovers(ctx context.Context, ns string, keys []string) (left 
 	return left, err
 }
 
-// jobs returns what is to be run, in order: first what runs one at a time.
-func (r *runner) jobs() []job {
-	var alone, together []job
+// jobs returns what is to be run, in order: what runs one at a time, and what does not.
+func (r *runner) jobs() (alone, together []job) {
 	for _, c := range Cases() {
 		for _, l := range c.levels() {
 			j := job{c: c, l: l}
@@ -107,12 +106,31 @@ func (r *runner) jobs() []job {
 			}
 		}
 	}
-	return append(alone, together...)
+	return alone, together
 }
 
 func (r *runner) alone(j job) bool { return j.c.Serial || r.h.Scale == Full }
 
-// Run runs the suite under go test, each run of a case as a subtest ID/driver or ID/store.
+// each calls f for every job: first for one after the other, then for several at a time. It returns what those left together.
+func (r *runner) each(ctx context.Context, f func(job)) []string {
+	alone, together := r.jobs()
+	for _, j := range alone {
+		f(j)
+	}
+	var g errgroup.Group
+	g.SetLimit(parallel)
+	before := r.h.process()
+	for _, j := range together {
+		g.Go(func() error { f(j); return nil })
+	}
+	_ = g.Wait() // the functions return none
+	if len(together) == 0 || ctx.Err() != nil {
+		return nil
+	}
+	return r.h.changes(ctx, before)
+}
+
+// Run runs the suite under go test, each run of a case as a subtest ID/driver or ID/store. It runs several at a time by itself: -parallel has no effect.
 func Run(t *testing.T, h Harness) {
 	t.Helper()
 	r, err := prepare(t.Context(), h)
@@ -120,16 +138,8 @@ func Run(t *testing.T, h Harness) {
 		t.Fatal(err)
 	}
 	t.Logf("driver %s, seed %d, namespaces %s-*", r.props.Name, r.h.Seed, r.id)
-	var before *process
-	for _, j := range r.jobs() {
-		if before == nil && !r.alone(j) {
-			p := r.h.process()
-			before = &p
-		}
+	left := r.each(t.Context(), func(j job) {
 		t.Run(j.name(), func(t *testing.T) {
-			if !r.alone(j) {
-				t.Parallel()
-			}
 			j.tt = t
 			switch res := r.run(t.Context(), j); res.Outcome {
 			case Pass:
@@ -140,15 +150,10 @@ func Run(t *testing.T, h Harness) {
 				t.Skip(string(res.Outcome) + ": " + res.Why) //nolint:forbidigo // the suite's own kind of skip: by properties, which props/truth checks
 			}
 		})
-	}
-	t.Cleanup(func() { // behind the parallel ones
-		if before == nil {
-			return
-		}
-		for _, text := range r.h.changes(context.WithoutCancel(t.Context()), *before) {
-			t.Errorf("after the cases that ran in parallel: %s", text)
-		}
 	})
+	for _, text := range left {
+		t.Errorf("after the cases that ran at the same time: %s", text)
+	}
 }
 
 // Report runs the suite without go test and hands each result to sink, one at a time. The error says that the suite could not run, or
@@ -158,38 +163,21 @@ func Report(ctx context.Context, h Harness, sink func(Result)) error {
 	if err != nil {
 		return err
 	}
-	jobs := r.jobs()
-	n := 0
-	for n < len(jobs) && r.alone(jobs[n]) {
-		n++
-	}
-	for _, j := range jobs[:n] {
-		if ctx.Err() == nil {
-			sink(r.run(ctx, j))
-		}
-	}
 	var mu sync.Mutex
-	var g errgroup.Group
-	g.SetLimit(parallel)
-	before := r.h.process()
-	for _, j := range jobs[n:] {
-		g.Go(func() error {
-			if ctx.Err() != nil {
-				return nil
-			}
-			res := r.run(ctx, j)
-			mu.Lock()
-			defer mu.Unlock()
-			sink(res)
-			return nil
-		})
-	}
-	_ = g.Wait() // the functions return none
+	left := r.each(ctx, func(j job) {
+		if ctx.Err() != nil {
+			return
+		}
+		res := r.run(ctx, j)
+		mu.Lock()
+		defer mu.Unlock()
+		sink(res)
+	})
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
-	if texts := r.h.changes(ctx, before); len(texts) > 0 {
-		return errors.New("after the cases that ran in parallel: " + strings.Join(texts, "; "))
+	if len(left) > 0 {
+		return errors.New("after the cases that ran at the same time: " + strings.Join(left, "; "))
 	}
 	return nil
 }
@@ -214,8 +202,11 @@ func (r *runner) run(ctx context.Context, j job) Result {
 		}
 	}
 	label := fmt.Sprintf("%s/%d", r.id, r.count.Add(1))
-	before := r.h.process()
-	pprof.Do(ctx, pprof.Labels(labelKey, label), func(ctx context.Context) {
+	var before process
+	if r.alone(j) {
+		before = r.h.process()
+	}
+	pprof.Do(ctx, pprof.Labels(labelKey, label, "case", j.name()), func(ctx context.Context) {
 		r.inside(ctx, j, label, &res)
 	})
 	if r.alone(j) {

@@ -220,7 +220,14 @@ func TestGCSOnOwnServer(t *testing.T) {
 func onGCS(url, bucket string) conformance.Harness {
 	f := gcs.Factory()
 	knobs := conformance.KnobsOf(f)
-	knobs.TokenServer = serviceAccount
+	key := sync.OnceValues(privateKey)
+	knobs.TokenServer = func(url string) (map[string]string, error) {
+		text, err := key()
+		if err != nil {
+			return nil, err
+		}
+		return serviceAccount(url, text)
+	}
 	return conformance.Harness{
 		Factory: &f, Knobs: knobs, Dialect: dialect.GCS{},
 		Settings: map[string]string{
@@ -229,19 +236,21 @@ func onGCS(url, bucket string) conformance.Harness {
 	}
 }
 
-// serviceAccount is a key file whose tokens come from a server of the suite's.
-func serviceAccount(url string) (map[string]string, error) {
+// privateKey makes a key of an account, which takes long.
+func privateKey() ([]byte, error) {
 	key, err := rsa.GenerateKey(rand.Reader, 2048)
 	if err != nil {
 		return nil, err
 	}
 	der, err := x509.MarshalPKCS8PrivateKey(key)
-	if err != nil {
-		return nil, err
-	}
+	return pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der}), err
+}
+
+// serviceAccount is a key file whose tokens come from a server of the suite's.
+func serviceAccount(url string, key []byte) (map[string]string, error) {
 	text, err := json.Marshal(map[string]string{
 		"type": "service_account", "project_id": "test", "client_email": "suite@test.example", "token_uri": url,
-		"private_key": string(pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der})),
+		"private_key": string(key),
 	})
 	return map[string]string{"storage.gcs.credentials.default": "", "storage.gcs.credentials.json": string(text)}, err
 }
