@@ -53,6 +53,9 @@ func TestSteps(t *testing.T) {
 		{GCS{}, "POST", "https://oauth2.googleapis.com/token", "", fault.Token},
 		{GCS{}, "PATCH", "http://h/storage/v1/b/box/o/a", "", ""},
 
+		{Azure{}, "POST", "https://login.microsoftonline.com/t/oauth2/v2.0/token", "", fault.Token},
+		{Azure{}, "GET", "https://login.microsoftonline.com/t/v2.0/.well-known/openid-configuration", "", fault.Token},
+		{Azure{}, "GET", "https://login.microsoftonline.com/common/discovery/instance?api-version=1.1", "", fault.Token},
 		{Azure{}, "PUT", "http://h/acc/box/a", "", fault.Put},
 		{Azure{}, "PUT", "http://h/acc/box/a?comp=block&blockid=1", "", fault.BlockStage},
 		{Azure{}, "PUT", "http://h/acc/box/a?comp=blocklist", "", fault.BlockCommit},
