@@ -118,6 +118,20 @@ func (o outcome) count(step string) int {
 	return n
 }
 
+// moved is how many bytes went one way at a step.
+func (o outcome) moved(step string, of fault.Side) (n int64) {
+	for _, e := range o.events {
+		switch {
+		case e.Step != step:
+		case of == fault.Request:
+			n += e.Sent
+		default:
+			n += e.Got
+		}
+	}
+	return n
+}
+
 // try makes the old state, then runs op against rules.
 func (f *faulty) try(op *operation, rules ...fault.Rule) outcome {
 	f.t.Helper()
@@ -234,13 +248,16 @@ func (f *faulty) operationFor(step string) *operation {
 	case fault.Token:
 		return f.signingIn()
 	}
-	return &operation{name: "stat", run: func(ctx context.Context, f *faulty) error {
-		info, err := f.c.Stat(ctx, faultKey)
-		if err == nil && info.Size != int64(len(f.old)) {
-			f.t.Errorf("Stat says without an error that the object has %d bytes, it has %d", info.Size, len(f.old))
-		}
-		return err
-	}}
+	return &operation{name: "stat", run: func(ctx context.Context, f *faulty) error { return f.stat(ctx, f.c) }}
+}
+
+// stat asks for the old object.
+func (f *faulty) stat(ctx context.Context, c *Client) error {
+	info, err := c.Stat(ctx, faultKey)
+	if err == nil && info.Size != int64(len(f.old)) {
+		f.t.Errorf("Stat says without an error that the object has %d bytes, it has %d", info.Size, len(f.old))
+	}
+	return err
 }
 
 // putOf overwrites the key. The body fails the case when it is used against the rules.
@@ -339,8 +356,7 @@ func (f *faulty) signingIn() *operation {
 		if err != nil {
 			return err
 		}
-		_, err = c.Stat(ctx, faultKey)
-		return err
+		return f.stat(ctx, c)
 	}}
 }
 

@@ -142,11 +142,11 @@ func recovering() []family {
 			scale: Full, timeout: true, cell: once(fault.StallHeaders{}),
 		},
 		{
-			name: "stall-body", rule: "A body that stops, in either direction, ends in a timeout of the attempt, and is got over.", steps: slices.Concat(dataSteps(), commitSteps(), []string{fault.Get, fault.List}),
+			name: "stall-body", rule: "A body that stops, in either direction, ends in a timeout of the attempt, and is got over.", steps: without(allSteps(), fault.Stat),
 			scale: Full, timeout: true, cell: stallBody,
 		},
 		{
-			name: "slow-link", rule: "A line that is slow but never silent for long is put up with to the end.", steps: slices.Concat(dataSteps(), []string{fault.Get, fault.List}),
+			name: "slow-link", rule: "A line that is slow but never silent for long is put up with to the end.", steps: without(allSteps(), fault.Stat),
 			scale: Full, timeout: true, cell: slowLink,
 		},
 		{
@@ -175,27 +175,35 @@ func cleanEOF(actions ...fault.Action) func(f *faulty, step string) {
 	}
 }
 
+// stallBody stops what is sent, where there is much of it, and what comes back.
 func stallBody(f *faulty, step string) {
-	do := fault.StallBody{Of: fault.Request, After: 1000}
-	if slices.Contains(readSteps(), step) {
-		do.Of = fault.Response
+	sent, got := fault.StallBody{Of: fault.Request, After: 1000}, fault.StallBody{Of: fault.Response}
+	switch {
+	case slices.Contains(dataSteps(), step):
+		once(sent)(f, step)
+	case slices.Contains(commitSteps(), step):
+		once(sent, got)(f, step)
+	case slices.Contains(readSteps(), step):
+		got.After = 1000
+		once(got)(f, step)
+	default:
+		once(got)(f, step)
 	}
-	once(do)(f, step)
 }
 
 // slowLink has a rate at which the body takes a second or more than one, and never pauses for as long as the timeout.
 func slowLink(f *faulty, step string) {
 	op := f.operationFor(step)
-	do := fault.Slow{Of: fault.Request, BytesPerSec: int64(len(op.writes)) * 2 / 3}
-	if slices.Contains(readSteps(), step) {
-		do = fault.Slow{Of: fault.Response, BytesPerSec: 60_000}
-	}
-	if step == fault.List {
-		do.BytesPerSec = 300
+	do := fault.Slow{Of: fault.Response, BytesPerSec: 300} // what is not data is short
+	switch {
+	case slices.Contains(dataSteps(), step):
+		do = fault.Slow{Of: fault.Request, BytesPerSec: int64(len(op.writes)) * 2 / 3}
+	case step == fault.Get:
+		do.BytesPerSec = 60_000
 	}
 	out := f.try(op, fault.Rule{Step: step, Do: do})
 	f.recovered(do.String(), op, out, step, 0)
-	if out.took < time.Second/10 {
+	if out.took < time.Second/10 && out.moved(step, do.Of) >= do.BytesPerSec/5 {
 		f.t.Errorf("%s: took %s: the line was not slow", do, out.took)
 	}
 }
@@ -315,6 +323,9 @@ func permanent(f *faulty, step string) {
 			f.eye.Holds(faultKey, f.old)
 		}
 	}
+	if slices.Contains(commitSteps(), step) {
+		f.uploadGone(step)
+	}
 	if step == fault.Delete {
 		op := f.operationFor(step)
 		out := f.try(op, fault.Rule{Step: step, Do: fault.Status{Kind: fault.NotFound}})
@@ -322,6 +333,21 @@ func permanent(f *faulty, step string) {
 			f.t.Errorf("delete of what is not there: %s", shown(out.err))
 		}
 	}
+}
+
+// uploadGone: an upload that is not there any more may have become the object. It did not: a driver that looks says Unavailable, one that asks again succeeds.
+func (f *faulty) uploadGone(step string) {
+	do := fault.Status{Kind: fault.NoUpload}
+	if len(f.choose(step, []fault.Action{do})) == 0 {
+		return
+	}
+	op := f.operationFor(step)
+	out := f.try(op, fault.Rule{Step: step, Do: do})
+	if out.err == nil {
+		f.recovered(do.String(), op, out, step, 1)
+		return
+	}
+	f.failed(do.String(), op, out, step, 1, backends.Unavailable)
 }
 
 // strange are answers that are not what they say.

@@ -11,6 +11,7 @@ import (
 	"net"
 	"net/http"
 	"net/url"
+	"os"
 	"strings"
 	"syscall"
 	"testing"
@@ -243,6 +244,7 @@ func TestNetworkCode(t *testing.T) {
 		"dns both":           {&net.DNSError{IsTemporary: true, IsNotFound: true}, backends.Unavailable, NoFault},
 		"dns timeout":        {&net.DNSError{IsTimeout: true}, backends.Timeout, NoFault},
 		"timeout":            {&TransportError{&url.Error{Op: "Get", URL: "u", Err: context.DeadlineExceeded}}, backends.Timeout, NoFault},
+		"within another":     {&url.Error{Op: "Get", Err: fmt.Errorf("no token: %w", os.ErrDeadlineExceeded)}, backends.Timeout, NoFault},
 		"deadline":           {context.DeadlineExceeded, backends.Timeout, NoFault},
 		"unknown authority":  {&TransportError{&tls.CertificateVerificationError{Err: x509.UnknownAuthorityError{}}}, backends.InvalidArgument, Certificate},
 		"no TLS there":       {tls.RecordHeaderError{Msg: "first record does not look like a TLS handshake"}, backends.InvalidArgument, Certificate},

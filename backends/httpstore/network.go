@@ -37,7 +37,7 @@ func NetworkCode(err error) (backends.Code, Fault) {
 		}
 		return backends.Unavailable, NoFault
 	}
-	if e, ok := errors.AsType[net.Error](err); ok && e.Timeout() || errors.Is(err, context.DeadlineExceeded) {
+	if timedOut(err) || errors.Is(err, context.DeadlineExceeded) {
 		return backends.Timeout, NoFault
 	}
 	if _, ok := errors.AsType[*TransportError](err); ok {
@@ -52,6 +52,17 @@ func NetworkCode(err error) (backends.Code, Fault) {
 		}
 	}
 	return backends.Unknown, NoFault
+}
+
+// timedOut looks through the whole chain: a *url.Error answers for the error right below it and for no other.
+func timedOut(err error) bool {
+	for {
+		e, ok := errors.AsType[net.Error](err)
+		if !ok || e.Timeout() {
+			return ok
+		}
+		err = errors.Unwrap(e)
+	}
 }
 
 func isTLSMistake(err error) bool {

@@ -125,6 +125,8 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("X-Guploader-Uploadid", "own")
 	var fail *failure
 	switch {
+	case emptyToken(r):
+		fail = &failure{http.StatusUnauthorized, "authError"}
 	case !ok || err != nil || err2 != nil:
 		fail = &failure{http.StatusBadRequest, "invalid"}
 	case !s.has(bucket):
@@ -143,6 +145,13 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if fail != nil {
 		fail.write(w)
 	}
+}
+
+// emptyToken tells whether the request is signed with nothing. One that is not signed at all is that of a client which knows that this is no real store.
+func emptyToken(r *http.Request) bool {
+	h := r.Header.Get("Authorization")
+	_, token, _ := strings.Cut(h, " ")
+	return h != "" && strings.TrimSpace(token) == ""
 }
 
 func (s *Server) has(bucket string) bool {
