@@ -112,7 +112,7 @@ func (r *caseResultJSON) markdown(b *bytes.Buffer) {
 	if len(r.Requests) == 0 {
 		return
 	}
-	b.WriteString("\n**The requests on the wire**, as the driver sent them, each attempt and those of the clean-up too: seconds since the case began, request, what it was for, bytes sent, status, bytes received.\n\n")
+	b.WriteString("\n**The requests on the wire**, as the driver sent them, each attempt and those of the clean-up too: seconds since the case began, request, [what it was for], {the bytes or the condition that its headers ask for}, bytes sent, status, bytes received.\n\n")
 	var lines []string
 	for _, q := range r.Requests {
 		answer := fmt.Sprintf("%d, got %d", q.Status, q.Got)
@@ -125,6 +125,9 @@ func (r *caseResultJSON) markdown(b *bytes.Buffer) {
 		step := ""
 		if q.Step != "" {
 			step = "[" + q.Step + "]  "
+		}
+		if q.Asked != "" {
+			step += "{" + q.Asked + "}  "
 		}
 		lines = append(lines, fmt.Sprintf("%8.3f  %-6s %s  %ssent %d -> %s", q.AtSeconds, q.Method, q.URL, step, q.Sent, answer))
 	}

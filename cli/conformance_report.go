@@ -57,6 +57,7 @@ type requestJSON struct {
 	Method    string  `json:"method"`
 	URL       string  `json:"url"`
 	Step      string  `json:"step,omitempty"`
+	Asked     string  `json:"asked,omitempty"` // headers that say which bytes, or on which condition
 	Status    int     `json:"status"`
 	Error     string  `json:"error,omitempty"`
 	Sent      int64   `json:"sent"`
@@ -72,7 +73,7 @@ func caseResultOf(r conformance.Result) caseResultJSON {
 	}
 	out.Notes, out.Again = r.Log, r.Again
 	for _, q := range r.Wire {
-		out.Requests = append(out.Requests, requestJSON{seconds(q.At), q.Method, q.URL, q.Step, q.Status, q.Err, q.Sent, q.Got})
+		out.Requests = append(out.Requests, requestJSON{seconds(q.At), q.Method, q.URL, q.Step, q.Asked, q.Status, q.Err, q.Sent, q.Got})
 	}
 	return out
 }

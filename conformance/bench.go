@@ -80,6 +80,10 @@ func (b *Bench) Bytes(n int) []byte {
 	return Random(seed, n)
 }
 
+// randomBlock is after how many bytes those of Random come again: a prime, so that what lies a power of two apart differs. To draw all of a large body
+// takes longer than to store it.
+const randomBlock = 1<<20 - 3
+
 // Random returns n bytes that follow from the seed.
 func Random(seed uint64, n int) []byte {
 	var key [32]byte
@@ -87,7 +91,11 @@ func Random(seed uint64, n int) []byte {
 		key[i] = byte(seed >> (8 * i))
 	}
 	out := make([]byte, n)
-	_, _ = rand.NewChaCha8(key).Read(out) // never fails
+	done := min(n, randomBlock)
+	_, _ = rand.NewChaCha8(key).Read(out[:done]) // never fails
+	for done < n {
+		done += copy(out[done:], out[:done])
+	}
 	return out
 }
 

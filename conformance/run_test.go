@@ -238,6 +238,7 @@ func TestResult_CanBeReadByOneWhoHasNotSeenTheCode(t *testing.T) {
 		if err != nil {
 			return nil, err
 		}
+		req.Header.Set("If-Match", "v1")
 		resp, err := o.Env.WrapTransport(roundTripper(func(r *http.Request) (*http.Response, error) {
 			_, _ = io.Copy(io.Discard, r.Body)
 			return forged(r)
@@ -257,7 +258,7 @@ func TestResult_CanBeReadByOneWhoHasNotSeenTheCode(t *testing.T) {
 	text := res.String()
 	for _, want := range []string{
 		"FAIL get/whole/driver", "the rule: The rule.", "got 5, want 6", "note: the store was asked", "run it again: ^get/whole/driver$ with seed 7",
-		"PUT", "/bucket/key?x=1", "-> 418 (sent 5, got 2)",
+		"PUT", "/bucket/key?x=1", "{If-Match: v1}", "-> 418 (sent 5, got 2)",
 	} {
 		if !strings.Contains(text, want) {
 			t.Errorf("the result lacks %q:\n%s", want, text)

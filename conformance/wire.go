@@ -17,6 +17,7 @@ type Request struct {
 	Method string
 	URL    string // path and query
 	Step   string // from the dialect
+	Asked  string // headers that say which bytes, or on which condition
 	Status int    // 0: no answer
 	Err    string
 	Sent   int64 // bytes of the body
@@ -27,6 +28,9 @@ func (r Request) String() string {
 	out := fmt.Sprintf("%9.3fs %-6s %-60s", r.At.Seconds(), r.Method, r.URL)
 	if r.Step != "" {
 		out += " [" + r.Step + "]"
+	}
+	if r.Asked != "" {
+		out += " {" + r.Asked + "}"
 	}
 	if r.Err != "" {
 		return out + fmt.Sprintf(" -> %s (sent %d)", r.Err, r.Sent)
@@ -77,7 +81,7 @@ type logged struct {
 }
 
 func (l *logged) RoundTrip(r *http.Request) (*http.Response, error) {
-	e := &entry{req: Request{At: l.w.now().Sub(l.w.began), Method: r.Method, URL: public(r.URL)}}
+	e := &entry{req: Request{At: l.w.now().Sub(l.w.began), Method: r.Method, URL: public(r.URL), Asked: asked(r.Header)}}
 	if l.w.dialect != nil {
 		e.req.Step = l.w.dialect.Step(r)
 	}
@@ -107,6 +111,17 @@ func (l *logged) RoundTrip(r *http.Request) (*http.Response, error) {
 	e.req.Status = resp.StatusCode
 	resp.Body = &counted{resp.Body, &e.got}
 	return resp, nil
+}
+
+// asked are the headers of a request without which its answer cannot be understood.
+func asked(h http.Header) string {
+	var out []string
+	for _, name := range []string{"Range", "X-Ms-Range", "Content-Range", "If-Match", "If-None-Match"} {
+		if v := h.Get(name); v != "" {
+			out = append(out, name+": "+v)
+		}
+	}
+	return strings.Join(out, ", ")
 }
 
 // public is the path and query of a request without what signs it: logs go into reports.

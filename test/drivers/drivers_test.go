@@ -52,9 +52,15 @@ func TestMain(m *testing.M) {
 	}))
 }
 
+// short is what -short leaves of the suite: whether the driver and its server go together at all.
+var short = regexp.MustCompile(`^(put/(read-after-write|part-boundaries)|get/(whole|middle)|list/prefix|delete/removes|fault/5xx-once/.*)/`)
+
 // suite runs the cases at the scale, and with the seed, that the environment wants.
 func suite(t *testing.T, h conformance.Harness) {
 	t.Helper()
+	if testing.Short() {
+		h.Only = short
+	}
 	switch scale := os.Getenv("TIERKIT_CONFORMANCE_SCALE"); scale {
 	case "", "quick":
 	case "full":
