@@ -23,9 +23,9 @@ func propsCases() []Case {
 
 func sumMismatch(t T, b *Bench) {
 	c := b.Client()
-	for _, n := range []int{0, 100, 2*b.part() + 10} {
+	for i, n := range []int{0, 100, 2*b.part() + 10} {
 		data := b.Bytes(n)
-		for _, size := range announced(n) {
+		for _, size := range b.ways(i, n) {
 			_, err := c.Put(t.Context(), "k", plain(data), backends.PutOptions{Size: size, CRC32C: castagnoli(append(data[:n:n], 'x'))})
 			c.Coded(fmt.Sprintf("put of %d bytes, Size %d, with another checksum", n, size), err, backends.Corrupt)
 			c.Lacks("k")

@@ -48,6 +48,18 @@ func (b *Bench) part() int {
 // announced are both ways to give the size of n bytes.
 func announced(n int) []int64 { return []int64{int64(n), backends.SizeUnknown} }
 
+// ways are those of announced. A quick run with parts that cost seconds takes one of them for a large body, another one for the next i and at the other level.
+func (b *Bench) ways(i, n int) []int64 {
+	sizes := announced(n)
+	if n <= 1<<20 || b.part() <= 1<<20 || b.Full() {
+		return sizes
+	}
+	if b.Store() {
+		i++
+	}
+	return sizes[i%2 : i%2+1]
+}
+
 func putReadAfterWrite(t T, b *Bench) {
 	c, other := b.Client(), b.Client()
 	for _, n := range []int{1, 4095, 100_000, 256<<10 + 1} {

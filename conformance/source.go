@@ -38,14 +38,19 @@ func sourceAt(place func(part int) int) func(T, *Bench) {
 		c := b.Client()
 		size := 2*b.part() + 100
 		data := b.Bytes(size)
-		for _, opt := range announced(size) {
-			for name, body := range map[string]io.Reader{
-				"alone":           io.MultiReader(plain(data[:place(b.part())]), iotest.ErrReader(errSource)),
-				"with last bytes": withError(data[:place(b.part())]),
-			} {
-				_, err := c.Put(t.Context(), "k", body, backends.PutOptions{Size: opt})
+		for i, source := range []struct {
+			name string
+			body func() io.Reader
+		}{
+			{"alone", func() io.Reader {
+				return io.MultiReader(plain(data[:place(b.part())]), iotest.ErrReader(errSource))
+			}},
+			{"with last bytes", func() io.Reader { return withError(data[:place(b.part())]) }},
+		} {
+			for _, opt := range b.ways(i, size) {
+				_, err := c.Put(t.Context(), "k", source.body(), backends.PutOptions{Size: opt})
 				if !errors.Is(err, errSource) {
-					t.Errorf("Size %d, error %s: %s, want the source's", opt, name, shown(err))
+					t.Errorf("Size %d, error %s: %s, want the source's", opt, source.name, shown(err))
 				}
 				c.Lacks("k")
 			}

@@ -18,8 +18,8 @@ func (Azure) Step(r *http.Request) string {
 	q := r.URL.Query()
 	comp := q.Get("comp")
 	switch {
-	case strings.HasSuffix(r.URL.Path, "/.well-known/openid-configuration") || strings.HasSuffix(r.URL.Path, "/discovery/instance"): // where tokens are to be had
-		return fault.Token
+	case strings.HasSuffix(r.URL.Path, "/.well-known/openid-configuration") || strings.HasSuffix(r.URL.Path, "/discovery/instance"):
+		return fault.Discovery
 	case strings.Contains(r.URL.Path, "/oauth2/") || strings.HasPrefix(r.URL.Host, "169.254.") || q.Has("resource") || r.Method == http.MethodPost && comp == "":
 		return fault.Token
 	case comp == "list":

@@ -54,8 +54,8 @@ func TestSteps(t *testing.T) {
 		{GCS{}, "PATCH", "http://h/storage/v1/b/box/o/a", "", ""},
 
 		{Azure{}, "POST", "https://login.microsoftonline.com/t/oauth2/v2.0/token", "", fault.Token},
-		{Azure{}, "GET", "https://login.microsoftonline.com/t/v2.0/.well-known/openid-configuration", "", fault.Token},
-		{Azure{}, "GET", "https://login.microsoftonline.com/common/discovery/instance?api-version=1.1", "", fault.Token},
+		{Azure{}, "GET", "https://login.microsoftonline.com/t/v2.0/.well-known/openid-configuration", "", fault.Discovery},
+		{Azure{}, "GET", "https://login.microsoftonline.com/common/discovery/instance?api-version=1.1", "", fault.Discovery},
 		{Azure{}, "PUT", "http://h/acc/box/a", "", fault.Put},
 		{Azure{}, "PUT", "http://h/acc/box/a?comp=block&blockid=1", "", fault.BlockStage},
 		{Azure{}, "PUT", "http://h/acc/box/a?comp=blocklist", "", fault.BlockCommit},

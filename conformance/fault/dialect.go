@@ -26,6 +26,8 @@ const (
 	Bucket = "bucket" // the bucket or container itself
 	Token  = "auth.token"
 
+	Discovery = "auth.discovery" // where tokens are to be had: some clients ask, and do without an answer
+
 	MPUBegin  = "mpu.begin"
 	MPUPart   = "mpu.part"
 	MPUCommit = "mpu.commit"

@@ -76,7 +76,7 @@ func TestAzureToken(t *testing.T) {
 			open, server := conformance.FromFactory(*h.Factory, h.Settings), entraServer(t)
 			h.Open, h.Shared = func(ctx context.Context, o conformance.OpenOptions) (backends.Driver, error) {
 				wrap := o.Env.WrapTransport
-				o.Env.WrapTransport = func(next http.RoundTripper) http.RoundTripper { return wrap(toEntra{next, server}) }
+				o.Env.WrapTransport = func(next http.RoundTripper) http.RoundTripper { return toEntra{wrap(next), server} }
 				return open(ctx, o)
 			}, true
 			h.Deviations, h.Knobs.WrongCredentials, h.Knobs.ReadOnly = nil, nil, nil
@@ -86,7 +86,8 @@ func TestAzureToken(t *testing.T) {
 	}
 }
 
-// toEntra sends requests for Entra ID to the server of the test: the address of the real one is part of the SDK.
+// toEntra sends requests for Entra ID to the server of the test: the address of the real one is part of the SDK. It lies above the faults, some of which look for
+// the transport below.
 type toEntra struct {
 	next http.RoundTripper
 	host string
