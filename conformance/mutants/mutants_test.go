@@ -137,7 +137,7 @@ func TestMutants_EachIsKilledByItsCase(t *testing.T) {
 			start(clean+" full", clean, strings.Join(slow, "|"), "-full")
 		}
 	}
-	for _, m := range all {
+	for _, m := range slices.Backward(all) { // those that wait longest are the last ones: of timeouts, and of the Store
 		more := []string{"-prompt", "3s"}
 		if full[m.Case] {
 			more = append(more, "-full")
