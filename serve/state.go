@@ -16,7 +16,9 @@ import (
 // lockPatience is how long a start waits for the daemon before it to end: that one may be removing what a cancelled copy stored.
 const lockPatience = 40 * time.Second
 
-// state is the directory of one broker below tierkit.state.dir, locked.
+// state is the directory of one broker below tierkit.state.dir, locked. The lock is also why two daemons never copy one segment id at once, and
+// remove each other's objects when they clean up: a broker makes an id anew for each attempt (org.apache.kafka.server.log.remote.storage.RemoteLogManager),
+// its plug-in repeats a POST to the one daemon of that broker, and the next daemon answers only when the one before has cleaned up and ended.
 type state struct {
 	dir                    string
 	deletes, copies, spool string
