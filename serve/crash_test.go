@@ -23,19 +23,21 @@ import (
 	"github.com/tierkit/tierkit/rsm"
 )
 
-// childEnv makes the test binary a process that can be killed: "journal DIR" or "serve DIR".
+// childEnv makes the test binary a process that can be killed: one of children and its directory.
 const childEnv = "TIERKIT_TEST_SERVE_CHILD"
+
+// children are what such a process does.
+var children = map[string]func(dir string) error{"journal": journalChild, "serve": serveChild, "order": orderChild, "work": workChild}
 
 func child(what string) int {
 	kind, dir, _ := strings.Cut(what, " ")
 	var err error
-	switch kind {
-	case "journal":
-		err = journalChild(dir)
-	case "serve":
-		err = serveChild(dir)
+	if f := children[kind]; f != nil {
+		err = f(dir)
 	}
-	fmt.Fprintln(os.Stderr, "child:", err)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "child:", err)
+	}
 	return 1
 }
 

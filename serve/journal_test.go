@@ -85,8 +85,8 @@ func TestJournal_AnOrderThatComesWhileTheFirstIsWorkedOffIsNotLost(t *testing.T)
 	}
 }
 
-// Objects come and orders with them, again and again, from calls and from the plug-in: whatever moment an order comes in, the objects go.
-func TestJournal_NoMomentLosesAnOrder(t *testing.T) {
+// Objects come and orders with them, again and again, from calls and from the plug-in.
+func TestJournal_OrdersThatComeAllTheTimeAreWorkedOff(t *testing.T) {
 	md := someMetadata()
 	var stored atomic.Bool
 	j := working(t, filepath.Join(t.TempDir(), "deletes"), func(remotelog.SegmentMetadata) error {
