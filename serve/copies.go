@@ -19,6 +19,10 @@ const (
 	keepResult = 10 * time.Minute
 	// maxCopies bounds the operations that run; a broker has ten threads that copy, by default.
 	maxCopies = 256
+	// maxOpening bounds the copies whose files are being opened: on a disk that hangs each one holds a thread of the process for as long as it does.
+	maxOpening = 64
+	// openTime is how long that may take: POST is answered within 5 s.
+	openTime = 4 * time.Second
 	// lastWord is how long a daemon that stops waits for the results of its last copies to be asked for.
 	lastWord = 2 * time.Second
 	// orphanGrace is how long the copies of the process before are left alone: their broker may be about to ask for them again.
@@ -42,11 +46,14 @@ type copies struct {
 	spool    int64 // bytes that live operations want sent, or were
 	stopping bool
 	ended    chan struct{} // closed and replaced when an operation ends or is told
+	opening  chan struct{} // has one for each operation whose files are being opened
+	make     func(c *copies, q *copyRequest, specs [fileKinds]*fileSpec) *copyOp
 	running  sync.WaitGroup
 }
 
 func (c *copies) init(s *Server) {
 	c.s, c.ops, c.ended = s, map[remotelog.UUID]*copyOp{}, make(chan struct{})
+	c.opening, c.make = make(chan struct{}, maxOpening), newCopyOp
 }
 
 func (c *copies) find(id remotelog.UUID) (*copyOp, error) {
@@ -60,10 +67,12 @@ func (c *copies) find(id remotelog.UUID) (*copyOp, error) {
 
 // begin returns the operation of the segment, a new one if there is none.
 func (c *copies) begin(q *copyRequest, specs [fileKinds]*fileSpec) (*copyOp, error) {
-	op := newCopyOp(c, q, specs) // off the lock: a disk may be slow
+	op, err := c.opened(q, specs) // off the lock: a disk may be slow
+	if err != nil {
+		return nil, err
+	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	var err error
 	switch other := c.ops[op.md.ID]; {
 	case other != nil:
 		op.close()
@@ -87,6 +96,34 @@ func (c *copies) begin(q *copyRequest, specs [fileKinds]*fileSpec) (*copyOp, err
 	op.silence = time.AfterFunc(silence, func() { cancel(errSilence) })
 	c.running.Go(func() { op.run(ctx) })
 	return op, nil
+}
+
+// opened makes an operation. Where the disk of its files hangs the caller gets an error, and the files are closed once they are open.
+func (c *copies) opened(q *copyRequest, specs [fileKinds]*fileSpec) (*copyOp, error) {
+	select {
+	case c.opening <- struct{}{}:
+	default:
+		return nil, errorf(KindUnavailable, "the disk of the segments does not answer: %d copies wait for their files to be opened", maxOpening)
+	}
+	made, left := make(chan *copyOp), make(chan struct{})
+	go func() {
+		op := c.make(c, q, specs)
+		<-c.opening
+		select {
+		case made <- op:
+		case <-left:
+			op.close()
+		}
+	}()
+	t := time.NewTimer(openTime)
+	defer t.Stop()
+	select {
+	case op := <-made:
+		return op, nil
+	case <-t.C:
+		close(left)
+		return nil, errorf(KindUnavailable, "the files of the segment could not be opened in %v: their disk does not answer", openTime)
+	}
 }
 
 // roomFor says whether the files that an operation wants sent fit beside those of others: all of them, so that no two copies wait for

@@ -36,7 +36,8 @@ func Calls() []Call {
 	}
 }
 
-// maxCalls bounds the calls at a time. A broker has some forty threads that call.
+// maxCalls bounds the calls at a time: those that read, and all others, each by themselves, since the latter may hang with the disk of the segments or of the
+// state. A broker has some forty threads that call.
 const maxCalls = 1024
 
 // route is what a request asks for.
@@ -154,11 +155,14 @@ func (s *Server) admitted(w http.ResponseWriter, r *http.Request, to route) (err
 	if !to.public && !s.token.shown(r) {
 		return errorf(KindForbidden, "the request has no token, or a wrong one")
 	}
-	if s.calls.Add(1) > maxCalls {
-		s.calls.Add(-1)
+	calls := &s.calls
+	if to.call == CallFetch || to.call == CallIndex {
+		calls = &s.reads
+	}
+	defer calls.Add(-1)
+	if calls.Add(1) > maxCalls {
 		return errorf(KindThrottled, "there are more than %d calls at a time", maxCalls)
 	}
-	defer s.calls.Add(-1)
 	defer func() {
 		if p := recover(); p != nil {
 			s.log.Error("a call panicked", "call", to.call, "panic", p, "stack", string(debug.Stack()))

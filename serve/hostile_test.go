@@ -10,6 +10,7 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"runtime"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -63,6 +64,71 @@ func TestHTTP_ABodyThatDoesNotComeHoldsNoAnswer(t *testing.T) {
 			t.Errorf("%s: %d, %v, then %v; want %d and the end of the connection", tc.line, resp.StatusCode, err, end, tc.status)
 		}
 	}
+}
+
+// What is announced takes no memory before it comes.
+func TestHTTP_ABodyThatDoesNotComeTakesNoMemory(t *testing.T) {
+	s := open(t, &fake{})
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	for range 20 {
+		r := request(t, t.Context(), "POST", "/v1/delete", []byte("{"))
+		r.ContentLength = maxJSON
+		want(t, serveRequest(s, r), 408, KindTimeout)
+	}
+	runtime.ReadMemStats(&after)
+	if got := after.TotalAlloc - before.TotalAlloc; got > 20*maxJSON/4 {
+		t.Errorf("%d bytes for 20 requests of one byte", got)
+	}
+}
+
+// The disk of the log directories hangs: copies fail, and the calls do not pile up.
+func TestCopy_FilesThatCannotBeOpenedForNow(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		answers := make(chan struct{})
+		s := open(t, &fake{})
+		s.copies.make = func(c *copies, q *copyRequest, specs [fileKinds]*fileSpec) *copyOp {
+			<-answers
+			return newCopyOp(c, q, specs)
+		}
+		seg := newSegment(t, "orders", 100)
+		began := time.Now()
+		want(t, ask(t, s, "POST", "/v1/copies", seg.body), 503, KindUnavailable)
+		if took := time.Since(began); took != openTime {
+			t.Errorf("answered after %v", took)
+		}
+		for range maxOpening - 1 {
+			go ask(t, s, "POST", "/v1/copies", newSegment(t, "orders", 100).body)
+		}
+		synctest.Wait()
+		began = time.Now()
+		want(t, ask(t, s, "POST", "/v1/copies", seg.body), 503, KindUnavailable)
+		if took := time.Since(began); took != 0 {
+			t.Errorf("one too many was answered after %v", took)
+		}
+		time.Sleep(openTime)
+		close(answers)
+		synctest.Wait()
+		if got := s.Stats(); got.CopiesRunning != 0 || len(s.copies.opening) != 0 {
+			t.Errorf("%d copies run, %d are being opened, of calls that were answered", got.CopiesRunning, len(s.copies.opening))
+		}
+		ask(t, s, "POST", "/v1/copies", seg.body)
+		if got := finish(t, s, seg); got["state"] != "done" {
+			t.Errorf("once the disk answers: %v", got)
+		}
+	})
+}
+
+// Calls that hang, with the disk of the state say, are no reason not to read.
+func TestCalls_ThoseThatHangLeaveRoomForReads(t *testing.T) {
+	s := open(t, &fake{index: func(context.Context, remotelog.SegmentMetadata, remotelog.IndexType) (io.ReadCloser, error) {
+		return nil, remotelog.ErrNoIndex
+	}})
+	s.calls.Store(maxCalls)
+	defer s.calls.Store(0)
+	q := map[string]any{"segment": someSegment(10).wire()}
+	want(t, ask(t, s, "POST", "/v1/delete", q), 503, KindThrottled)
+	want(t, ask(t, s, "POST", "/v1/index/offset", q), 404, KindNoIndex)
 }
 
 // A file that is sent again when its copy has ended, because an answer was lost, is taken.

@@ -84,7 +84,7 @@ func (s *Server) Serve(ctx context.Context, l Listeners) error {
 	}
 	s.cancel(errStopping)
 	if !waited(lastCalls, s.handled.Wait) {
-		return errors.Join(err, fmt.Errorf("%d calls did not end: a disk, or the client of the store, does not answer", s.calls.Load()))
+		return errors.Join(err, fmt.Errorf("%d calls did not end: a disk, or the client of the store, does not answer", s.calls.Load()+s.reads.Load()))
 	}
 	s.log.InfoContext(rest, "stopped: every call has ended")
 	return err

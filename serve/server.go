@@ -85,14 +85,14 @@ type Server struct {
 	failures *failures
 	health   health
 
-	ctx     context.Context //nolint:containedctx // the life of the server: work that outlives the call that began it
-	cancel  context.CancelCauseFunc
-	running sync.WaitGroup
-	calls   atomic.Int64
-	handled sync.WaitGroup // calls
-	closing sync.Once
-	closed  error
-	counts  counts
+	ctx          context.Context //nolint:containedctx // the life of the server: work that outlives the call that began it
+	cancel       context.CancelCauseFunc
+	running      sync.WaitGroup
+	calls, reads atomic.Int64   // that run
+	handled      sync.WaitGroup // calls
+	closing      sync.Once
+	closed       error
+	counts       counts
 }
 
 // counts are what happened so far, for metrics.
@@ -186,7 +186,7 @@ func (s *Server) goingOn() string {
 	add("deletes", s.deletes.live())
 	add("orders to delete", s.orders.live())
 	add("clean-up", s.orphans.live())
-	if n := s.calls.Load(); n > 0 {
+	if n := s.calls.Load() + s.reads.Load(); n > 0 {
 		what = append(what, fmt.Sprintf("%d calls", n))
 	}
 	if len(what) == 0 {

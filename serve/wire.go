@@ -1,6 +1,8 @@
 package serve
 
 import (
+	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -16,6 +18,8 @@ import (
 const (
 	// maxJSON bounds a request in JSON. A leader epoch checkpoint of ten thousand epochs has 200 kB.
 	maxJSON = 4 << 20
+	// firstJSON is what room is made for at once: most requests have less.
+	firstJSON = 16 << 10
 	// bodyTime is how long such a request may take to arrive.
 	bodyTime = 10 * time.Second
 	// answerTime is how long a client may take to take an answer in, or the next piece of a stream.
@@ -32,14 +36,16 @@ func (s *Server) readJSON(w http.ResponseWriter, r *http.Request, v any) error {
 	if r.ContentLength > maxJSON {
 		return &kinded{KindInvalidArgument, http.StatusRequestEntityTooLarge, fmt.Sprintf("the request has more than %d bytes", maxJSON)}
 	}
-	data := make([]byte, r.ContentLength)
+	var data bytes.Buffer // grows with what comes: what is only announced takes no memory
+	data.Grow(int(min(r.ContentLength, firstJSON)) + bytes.MinRead)
 	conn := http.NewResponseController(w)
 	_ = conn.SetReadDeadline(s.now().Add(bodyTime)) // of a connection; tests have none
-	if _, err := io.ReadFull(r.Body, data); err != nil {
+	if n, err := data.ReadFrom(r.Body); err != nil || n < r.ContentLength {
+		err = cmp.Or(err, io.ErrUnexpectedEOF)
 		return &kinded{KindTimeout, http.StatusRequestTimeout, fmt.Sprintf("the request did not arrive: %v", err)}
 	}
 	_ = conn.SetReadDeadline(time.Time{})
-	if err := json.Unmarshal(data, v); err != nil {
+	if err := json.Unmarshal(data.Bytes(), v); err != nil {
 		if own, ok := errors.AsType[*kinded](err); ok {
 			return own
 		}
