@@ -212,7 +212,7 @@ func (op *copyOp) copy(ctx context.Context) (remotelog.CustomMetadata, error) {
 		return nil, err
 	}
 	custom, err := s.segments.CopyNoting(ctx, op.md, op.data(), func() {
-		err := s.orphans.write(&op.md)
+		err := s.orphans.note(&op.md)
 		if s.stateWrite(ctx, s.state.copies, err, 0); err != nil { // a full disk is no reason to stop tiering, which frees it
 			s.log.Warn("that a copy runs cannot be noted", "segment", op.md.SegmentID.String(), "error", err)
 		}

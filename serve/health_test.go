@@ -202,7 +202,7 @@ func TestState_AdviceFitsTheError(t *testing.T) {
 		err  error
 		want string
 	}{
-		{syscall.ENOSPC, "make room"}, {syscall.EDQUOT, "make room"}, {syscall.EROFS, "repair"}, {syscall.EACCES, "may write"}, {syscall.ENOTDIR, "a directory"},
+		{syscall.ENOSPC, "make room"}, {syscall.EDQUOT, "make room"}, {syscall.EROFS, "repair"}, {errDiskHangs, "repair"}, {syscall.EACCES, "may write"}, {syscall.ENOTDIR, "a directory"},
 	} {
 		if got := stateAdvice(&os.PathError{Op: "open", Path: "x", Err: tc.err}); !strings.Contains(got, tc.want) || !strings.Contains(got, keyStateDir) {
 			t.Errorf("%v: %s", tc.err, got)

@@ -119,6 +119,44 @@ func TestCopy_FilesThatCannotBeOpenedForNow(t *testing.T) {
 	})
 }
 
+// The disk of the state hangs: a segment is copied without a note, and a delete is done before the answer, as where the disk is full.
+func TestState_ADiskThatHangsHoldsNoCopyAndNoDelete(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		answers := make(chan struct{})
+		s := open(t, &fake{})
+		if err := s.Check(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		for _, j := range []*journal{s.orders, s.orphans} {
+			j.write = func(string, []byte) error { <-answers; return nil }
+		}
+		seg := newSegment(t, "orders", 100)
+		began := time.Now()
+		ask(t, s, "POST", "/v1/copies", seg.body)
+		if got := finish(t, s, seg); got["state"] != "done" || time.Since(began) > 2*diskTime {
+			t.Errorf("copy: %v after %v", got, time.Since(began))
+		}
+		if w := ask(t, s, "GET", "/v1/ready", nil); w.Code != 503 || !strings.Contains(w.Body.String(), "does not answer within") {
+			t.Errorf("ready: %d %s", w.Code, w.Body)
+		}
+		began = time.Now()
+		q := map[string]any{"segment": seg.wire(), "journal": true}
+		if got := stateIn(t, ask(t, s, "POST", "/v1/delete", q)); got != "done" || time.Since(began) != diskTime {
+			t.Errorf("delete: %s after %v", got, time.Since(began))
+		}
+		for range 3 * maxSlow { // these have no thread any more
+			go ask(t, s, "POST", "/v1/delete", map[string]any{"segment": someSegment(10).wire(), "journal": true})
+		}
+		synctest.Wait()
+		if got := len(s.orders.slow); got != maxSlow {
+			t.Errorf("%d writes go on, want no more than %d", got, maxSlow)
+		}
+		time.Sleep(diskTime)
+		close(answers)
+		synctest.Wait()
+	})
+}
+
 // Calls that hang, with the disk of the state say, are no reason not to read.
 func TestCalls_ThoseThatHangLeaveRoomForReads(t *testing.T) {
 	s := open(t, &fake{index: func(context.Context, remotelog.SegmentMetadata, remotelog.IndexType) (io.ReadCloser, error) {

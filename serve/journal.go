@@ -25,7 +25,11 @@ const (
 	lastDelay  = 5 * time.Minute
 	orderTime  = 2 * time.Minute // for one try
 	tempMaxAge = time.Hour
+	diskTime   = 5 * time.Second // for a change of a file that a call or a copy waits for
+	maxSlow    = 64              // of them at a time
 )
+
+var errDiskHangs = errorf(KindUnavailable, "the disk of %s does not answer within %v", keyStateDir, diskTime)
 
 // journal is a directory of orders, one small file for each segment, that are worked off until they are done: through failures, restarts
 // and crashes. Others may put files into it too.
@@ -37,7 +41,9 @@ type journal struct {
 	log   *slog.Logger
 	now   func() time.Time
 
-	wake    chan struct{} // capacity 1
+	write   func(path string, content []byte) error // of a file, durably
+	slow    chan struct{}                           // has one for each change of a file that others wait for
+	wake    chan struct{}                           // capacity 1
 	running sync.WaitGroup
 
 	mu      sync.Mutex
@@ -64,7 +70,7 @@ type order struct {
 }
 
 func newJournal(j *journal) *journal {
-	j.wake = make(chan struct{}, 1)
+	j.write, j.slow, j.wake = durable.WriteFile, make(chan struct{}, maxSlow), make(chan struct{}, 1)
 	j.orders = map[remotelog.UUID]*order{}
 	return j
 }
@@ -75,7 +81,7 @@ func (j *journal) path(id remotelog.UUID) string {
 
 // put makes an order durable and due.
 func (j *journal) put(md *remotelog.SegmentMetadata) error {
-	if err := j.write(md); err != nil {
+	if err := j.note(md); err != nil {
 		return err
 	}
 	j.mu.Lock()
@@ -85,7 +91,8 @@ func (j *journal) put(md *remotelog.SegmentMetadata) error {
 	return nil
 }
 
-func (j *journal) write(md *remotelog.SegmentMetadata) error {
+// note makes an order durable, or fails within diskTime. The order may be there all the same later, when its disk answers again.
+func (j *journal) note(md *remotelog.SegmentMetadata) error {
 	seg, err := json.Marshal(segmentjson.Of(md))
 	if err != nil {
 		return err
@@ -94,10 +101,34 @@ func (j *journal) write(md *remotelog.SegmentMetadata) error {
 	if err != nil {
 		return err
 	}
-	if err := durable.MakeDir(j.dir); err != nil { // somebody may have removed it
-		return err
+	return j.inTime(func() error {
+		if err := durable.MakeDir(j.dir); err != nil { // somebody may have removed it
+			return err
+		}
+		return j.write(j.path(md.ID), append(data, '\n'))
+	})
+}
+
+// inTime changes a file, or fails within diskTime; the change goes on then. So many may go on that the threads of the process suffice.
+func (j *journal) inTime(change func() error) error {
+	t := time.NewTimer(diskTime)
+	defer t.Stop()
+	done := make(chan error, 1)
+	select {
+	case j.slow <- struct{}{}:
+		go func() {
+			done <- change()
+			<-j.slow
+		}()
+	case <-t.C:
+		return errDiskHangs
 	}
-	return durable.WriteFile(j.path(md.ID), append(data, '\n'))
+	select {
+	case err := <-done:
+		return err
+	case <-t.C:
+		return errDiskHangs
+	}
 }
 
 // add makes an order known. One that is worked on is tried once more afterwards: its file may be another one than was read. Called with
@@ -152,7 +183,7 @@ func (j *journal) release(md *remotelog.SegmentMetadata) {
 // forget removes an order that was claimed. It may come back after a crash of the machine: whoever works it off then finds the segment whole or
 // gone, and leaves it alone. To make the removal durable would be a wait for the disk in each copy.
 func (j *journal) forget(id remotelog.UUID) error {
-	err := os.Remove(j.path(id))
+	err := j.inTime(func() error { return os.Remove(j.path(id)) })
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	delete(j.orders, id)

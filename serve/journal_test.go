@@ -34,7 +34,7 @@ func working(t testing.TB, dir string, work func(remotelog.SegmentMetadata) erro
 // plugin writes an order as the plug-in does that cannot reach the daemon.
 func plugin(t testing.TB, dir string, md *remotelog.SegmentMetadata) {
 	t.Helper()
-	if err := newJournal(&journal{dir: dir}).write(md); err != nil {
+	if err := newJournal(&journal{dir: dir}).note(md); err != nil {
 		t.Error(err)
 	}
 }

@@ -100,7 +100,7 @@ func stateAdvice(err error) string {
 	switch {
 	case errors.Is(err, syscall.ENOSPC), errors.Is(err, syscall.EDQUOT):
 		return "make room on its disk, or set " + keyStateDir + " to one that has some"
-	case errors.Is(err, syscall.EROFS), errors.Is(err, syscall.EIO):
+	case errors.Is(err, syscall.EROFS), errors.Is(err, syscall.EIO), errors.Is(err, errDiskHangs):
 		return "repair its disk, or set " + keyStateDir + " to another one"
 	}
 	return "make it a directory that the daemon's user may write, or set " + keyStateDir + " to one"
