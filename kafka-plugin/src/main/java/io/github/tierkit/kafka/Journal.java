@@ -14,10 +14,21 @@ import java.nio.file.attribute.PosixFilePermissions;
 import java.util.LinkedHashMap;
 import java.util.Map;
 import java.util.UUID;
+import java.util.concurrent.ExecutionException;
+import java.util.concurrent.FutureTask;
+import java.util.concurrent.TimeUnit;
+import java.util.concurrent.TimeoutException;
+import java.util.concurrent.atomic.AtomicInteger;
 import org.apache.kafka.server.log.remote.storage.RemoteLogSegmentMetadata;
 
 /** The daemon's journal of deletes: a directory with one file for each segment, which the plug-in writes itself while the daemon does not answer. */
-final class Journal {
+class Journal {
+    /** How long a write may take: the thread that orders deletes applies cluster metadata, and must not hang with a disk. */
+    private static final long DISK_MS = 5000;
+    /** Writes that a disk that hangs may hold, each with a thread. */
+    static final int MAX_SLOW = 8;
+
+    private final AtomicInteger writing = new AtomicInteger();
     private final Path dir;
     private final boolean ours;
     private final Metrics metrics;
@@ -29,13 +40,58 @@ final class Journal {
         this.metrics = metrics;
     }
 
-    /** Orders that a segment be deleted. When it returns the order is on disk. */
+    /** Orders that a segment be deleted. When it returns the order is on disk; when it fails for a disk that hangs it may come there later. */
     void write(RemoteLogSegmentMetadata md) throws IOException, ReflectiveOperationException {
         Map<String, Object> order = new LinkedHashMap<>();
         order.put("version", 1);
         order.put("segment", Segments.json(md));
         String id = Segments.id(md);
         byte[] text = Json.bytes(order);
+        if (writing.incrementAndGet() > MAX_SLOW) {
+            writing.decrementAndGet();
+            throw new IOException("the disk of " + dir + " does not answer");
+        }
+        FutureTask<Void> task = new FutureTask<>(() -> {
+            try {
+                put(id, text);
+            } finally {
+                writing.decrementAndGet();
+            }
+            return null;
+        });
+        Thread t = new Thread(task, "tierkit-journal");
+        t.setDaemon(true);
+        t.start();
+        await(task);
+        metrics.journalEntries.increment();
+    }
+
+    /** An interrupt does not end it: the flag is set again afterwards. */
+    private void await(FutureTask<Void> task) throws IOException {
+        long until = System.nanoTime() + TimeUnit.MILLISECONDS.toNanos(DISK_MS);
+        boolean interrupted = Thread.interrupted();
+        try {
+            while (true) {
+                try {
+                    task.get(until - System.nanoTime(), TimeUnit.NANOSECONDS);
+                    return;
+                } catch (InterruptedException e) {
+                    interrupted = true;
+                } catch (TimeoutException e) {
+                    throw new IOException("the disk of " + dir + " does not answer within " + DISK_MS + " ms", e);
+                } catch (ExecutionException e) {
+                    throw e.getCause() instanceof IOException ? (IOException) e.getCause() : new IOException(e.getCause());
+                }
+            }
+        } finally {
+            if (interrupted) {
+                Thread.currentThread().interrupt();
+            }
+        }
+    }
+
+    /** Writes the file, and waits for the disk. */
+    void put(String id, byte[] text) throws IOException {
         try {
             write(id, text);
         } catch (NoSuchFileException e) {
@@ -45,7 +101,6 @@ final class Journal {
             makeDirectories();
             write(id, text);
         }
-        metrics.journalEntries.increment();
     }
 
     private void makeDirectories() throws IOException {

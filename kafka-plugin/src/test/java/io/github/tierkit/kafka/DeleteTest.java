@@ -12,8 +12,10 @@ import java.net.Socket;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.nio.file.attribute.PosixFilePermissions;
+import java.util.ArrayList;
 import java.util.List;
 import java.util.Map;
+import java.util.concurrent.CountDownLatch;
 import java.util.concurrent.FutureTask;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.AtomicInteger;
@@ -22,6 +24,7 @@ import java.util.stream.Stream;
 import org.apache.kafka.server.log.remote.storage.RemoteStorageException;
 import org.apache.kafka.server.log.remote.storage.RetriableRemoteStorageException;
 import org.junit.jupiter.api.Test;
+import org.junit.jupiter.api.Timeout;
 import org.junit.jupiter.api.io.TempDir;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.ValueSource;
@@ -216,6 +219,47 @@ class DeleteTest {
         assertTrue(Files.exists(journal.resolve(s.id() + ".json")));
         assertEquals(1, metrics.journalEntries.sum());
         assertEquals("rwx------", PosixFilePermissions.toString(Files.getPosixFilePermissions(journal)));
+    }
+
+    /** The thread that orders deletes applies cluster metadata: it must not hang with a disk, nor may threads pile up behind it. */
+    @Test
+    @Timeout(60)
+    void aDiskThatHangsHoldsNobody() throws Exception {
+        Sample s = new Sample(dir, 10, false);
+        CountDownLatch answers = new CountDownLatch(1);
+        AtomicInteger begun = new AtomicInteger();
+        Journal journal = new Journal(dir, false, new Metrics()) {
+            @Override
+            void put(String id, byte[] text) throws IOException {
+                begun.incrementAndGet();
+                try {
+                    answers.await();
+                } catch (InterruptedException e) {
+                    throw new IOException(e);
+                }
+            }
+        };
+        List<Thread> callers = new ArrayList<>();
+        AtomicInteger failed = new AtomicInteger();
+        for (int i = 0; i < Journal.MAX_SLOW + 5; i++) {
+            Thread t = new Thread(() -> {
+                try {
+                    journal.write(s.md);
+                } catch (IOException e) {
+                    failed.incrementAndGet();
+                } catch (ReflectiveOperationException e) {
+                    throw new IllegalStateException(e);
+                }
+            });
+            callers.add(t);
+            t.start();
+        }
+        for (Thread t : callers) {
+            t.join();
+        }
+        assertEquals(callers.size(), failed.get());
+        assertEquals(Journal.MAX_SLOW, begun.get());
+        answers.countDown();
     }
 
     @Test

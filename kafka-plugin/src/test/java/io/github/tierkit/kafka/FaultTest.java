@@ -105,7 +105,9 @@ class FaultTest {
         list.add(new Case("closed without an answer", Want.PASSING, always((r, s) -> close(s)), ALL));
         list.add(new Case("closed without an answer once", Want.GOOD, once((r, s) -> close(s)), ALL));
         list.add(new Case("body cut", Want.PASSING, always((r, s) -> cut(r, s, true)), ALL));
-        list.add(new Case("body cut once", Want.GOOD, once((r, s) -> cut(r, s, true)), List.of(Op.COPY, Op.DELETE)));
+        list.add(new Case("body cut once", Want.GOOD, once((r, s) -> cut(r, s, true)), ALL));
+        list.add(new Case("body short once", Want.GOOD, once((r, s) -> cut(r, s, false)), ALL));
+        list.add(new Case("store unreachable once", Want.GOOD, once((r, s) -> error(s, 504, "timeout", true)), List.of(Op.FETCH)));
         list.add(new Case("body short of its Content-Length", Want.PASSING, always((r, s) -> cut(r, s, false)), ALL));
         list.add(new Case("reads cut in the middle, each time", Want.GOOD, b -> b.daemon.fault = (r, s) -> half(b, r, s), READS));
         list.add(new Case("an empty object for an answer", Want.FAILS, always((r, s) -> reply(s, 200, "{}")), List.of(Op.COPY, Op.FETCH, Op.DELETE)));
