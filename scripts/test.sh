@@ -51,11 +51,16 @@ stage_unit() {
 }
 
 # conformance runs the conformance suite on each of our drivers, against real servers, and on the example of a vendor's, which is a module of its own.
-# TIERKIT_CONFORMANCE_SCALE=full makes it the thorough one.
+# TIERKIT_CONFORMANCE_SCALE=full makes it the thorough one. At the end it says how long each driver took.
 stage_conformance() {
+	local seconds failed=0
+	seconds=$(mktemp)
 	go test -count=1 ./test/example
 	(cd examples/driver-acme && go test -race -count=1 -timeout 20m ./...)
-	go test -race -count=1 -timeout 90m ./test/drivers/...
+	TIERKIT_CONFORMANCE_SECONDS=$seconds go test -race -count=1 -timeout 90m ./test/drivers/... || failed=1
+	cat "$seconds"
+	rm -f "$seconds"
+	return $failed
 }
 
 # brokers runs what needs real Kafka brokers: the metadata topic beside them, and tiering through the plug-in.

@@ -76,7 +76,26 @@ func suite(t *testing.T, h conformance.Harness) {
 		h.Seed = seed
 	}
 	h.TempDir = os.TempDir()
+	began := time.Now()
 	conformance.Run(t, h)
+	noteSeconds(t, time.Since(began))
+}
+
+// noteSeconds adds a line to the file that scripts/test.sh shows.
+func noteSeconds(t *testing.T, took time.Duration) {
+	t.Helper()
+	path := os.Getenv("TIERKIT_CONFORMANCE_SECONDS")
+	if path == "" {
+		return
+	}
+	f, err := os.OpenFile(path, os.O_APPEND|os.O_WRONLY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = fmt.Fprintf(f, "   %-28s %4.0f s\n", t.Name(), took.Seconds())
+	if err := errors.Join(err, f.Close()); err != nil {
+		t.Error(err)
+	}
 }
 
 func TestMem(t *testing.T) {
