@@ -1,7 +1,9 @@
 package azure
 
 import (
+	"bytes"
 	"context"
+	"io"
 	"net/http"
 	"net/url"
 	"strings"
@@ -39,6 +41,30 @@ func (s sender) Do(req *http.Request) (*http.Response, error) {
 		}
 		return nil, err
 	}
+	return resp, nil
+}
+
+// complete hands on the answer to a token request when all of it has come. MSAL (microsoft-authentication-library-for-go 1.x), which reads those to an application or a
+// workload, does so behind the policy that tries again: an answer that broke there would be taken for credentials that are refused.
+type complete struct{ next policy.Transporter }
+
+var _ policy.Transporter = complete{}
+
+// maxTokenAnswer is far above what tokens have, some KiB.
+const maxTokenAnswer = 1 << 20
+
+// Do implements policy.Transporter.
+func (w complete) Do(req *http.Request) (*http.Response, error) {
+	resp, err := w.next.Do(req)
+	if err != nil {
+		return nil, err
+	}
+	defer resp.Body.Close() // read side
+	text, err := io.ReadAll(io.LimitReader(resp.Body, maxTokenAnswer))
+	if err != nil {
+		return nil, err
+	}
+	resp.Body = io.NopCloser(bytes.NewReader(text))
 	return resp, nil
 }
 
@@ -127,7 +153,7 @@ func (o *Options) tokenClient(at string, opts *container.ClientOptions) (*contai
 		return nil, settings.Problemf(keyEndpoint, o.Endpoint, "tokens are not sent without TLS: use https, or %s or %s", keyKey, keySAS)
 	}
 	cred, err := azidentity.NewDefaultAzureCredential(&azidentity.DefaultAzureCredentialOptions{
-		ClientOptions: azcore.ClientOptions{Transport: opts.Transport, Telemetry: opts.Telemetry, Retry: opts.Retry},
+		ClientOptions: azcore.ClientOptions{Transport: complete{opts.Transport}, Telemetry: opts.Telemetry, Retry: opts.Retry},
 	})
 	if err != nil {
 		return nil, &backends.Error{Code: backends.Unauthenticated, Err: err}
