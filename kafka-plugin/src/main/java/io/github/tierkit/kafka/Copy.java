@@ -82,7 +82,7 @@ final class Copy {
         }
     }
 
-    private byte[] request() throws IOException, ReflectiveOperationException {
+    private byte[] request() throws IOException {
         Map<String, Object> described = new LinkedHashMap<>();
         described.put("log", describe("log", data.logSegment()));
         described.put("offsetIndex", describe("offset-index", data.offsetIndex()));

@@ -2,6 +2,7 @@ package io.github.tierkit.kafka;
 
 import java.io.IOException;
 import java.util.Map;
+import org.apache.kafka.server.log.remote.storage.RemoteStorageException;
 
 /** An error that the daemon answered, as opposed to no answer at all. */
 final class DaemonException extends IOException {
@@ -20,6 +21,8 @@ final class DaemonException extends IOException {
     final long retryAfterMs;
     /** Whether this is an answer given once more, which needs no stack trace: the first one had it. */
     final boolean repeated;
+    /** What a broker is told where this is repeated, null before the first time. One is enough: it has no stack trace that could differ. */
+    volatile RemoteStorageException told;
 
     DaemonException(String kind, String message, boolean retriable) {
         this(kind, message, retriable, 0);
@@ -42,7 +45,7 @@ final class DaemonException extends IOException {
         setStackTrace(new StackTraceElement[0]);
     }
 
-    /** The same answer, given once more. */
+    /** The same answer, as it is given from now on. */
     DaemonException again() {
         return new DaemonException(this);
     }

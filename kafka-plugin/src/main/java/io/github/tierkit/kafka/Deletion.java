@@ -87,7 +87,7 @@ final class Deletion {
         }
     }
 
-    private boolean ordered(RemoteLogSegmentMetadata md) throws ReflectiveOperationException {
+    private boolean ordered(RemoteLogSegmentMetadata md) {
         if (journal != null && distrustUntil - System.nanoTime() > 0) {
             return false;
         }
@@ -103,7 +103,7 @@ final class Deletion {
     }
 
     /** Writes the order here, without the daemon. False: it is not on disk. */
-    private boolean write(RemoteLogSegmentMetadata md) throws ReflectiveOperationException {
+    private boolean write(RemoteLogSegmentMetadata md) {
         if (journal == null) {
             return false;
         }

@@ -52,10 +52,17 @@ final class Failures {
         return exception(cause, kind, message, cause);
     }
 
-    /** A broker writes thousands of them into its log in a second: one line each, which the whole error stands before. */
+    /**
+     * A broker writes thousands of them into its log in a second: one line each, which the whole error stands before. They are one object, since looking
+     * for the stack trace that it does not have would take longer than all else that is done here.
+     */
     private static RemoteStorageException repeated(DaemonException again, Kind kind, String what) {
-        RemoteStorageException e = exception(again, kind, what + ": " + again.kind + ", as when it was asked for just now", null);
-        e.setStackTrace(new StackTraceElement[0]);
+        RemoteStorageException e = again.told;
+        if (e == null) {
+            e = exception(again, kind, what + ": " + again.kind + ", as when it was asked for just now", null);
+            e.setStackTrace(new StackTraceElement[0]);
+            again.told = e;
+        }
         return e;
     }
 

@@ -10,21 +10,20 @@ final class IndexStream extends DaemonStream {
     private final Client client;
     private final IndexType type;
     private final String path;
-    private final byte[] request;
+    private final RemoteLogSegmentMetadata segment;
     private long end = -1; // not known yet
 
-    IndexStream(Client client, Known known, RemoteLogSegmentMetadata md, IndexType type, long limitMs, Retry retry, Metrics.Operation metrics)
-            throws ReflectiveOperationException {
+    IndexStream(Client client, Known known, RemoteLogSegmentMetadata md, IndexType type, long limitMs, Retry retry, Metrics.Operation metrics) {
         super(known, Segments.id(md), 0, limitMs, retry, metrics);
         this.client = client;
         this.type = type;
         this.path = "/v1/index/" + type.name().toLowerCase(Locale.ROOT).replace('_', '-');
-        this.request = Json.bytes(Segments.request(md));
+        this.segment = md;
     }
 
     @Override
     Body request(long position, int wanted, Deadline deadline) throws IOException {
-        Body body = client.open(path, request, deadline);
+        Body body = client.open(path, Json.bytes(Segments.request(segment)), deadline);
         try {
             if (end >= 0 && body.left() != end) {
                 throw new DaemonException(DaemonException.UNKNOWN, "an index of " + end + " bytes has " + body.left() + " when asked for again", false);

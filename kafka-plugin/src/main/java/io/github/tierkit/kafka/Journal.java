@@ -41,7 +41,7 @@ class Journal {
     }
 
     /** Orders that a segment be deleted. When it returns the order is on disk; when it fails for a disk that hangs it may come there later. */
-    void write(RemoteLogSegmentMetadata md) throws IOException, ReflectiveOperationException {
+    void write(RemoteLogSegmentMetadata md) throws IOException {
         Map<String, Object> order = new LinkedHashMap<>();
         order.put("version", 1);
         order.put("segment", Segments.json(md));

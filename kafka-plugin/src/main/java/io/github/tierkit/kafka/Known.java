@@ -27,12 +27,12 @@ final class Known {
     }
 
     private static final class Entry {
-        final DaemonException said;
+        final DaemonException again;
         final long until;
         final AtomicBoolean asked = new AtomicBoolean(); // one call finds out whether it is still so
 
         Entry(DaemonException said, long now) {
-            this.said = said;
+            again = said.again();
             until = now + TimeUnit.MILLISECONDS.toNanos(Math.min(said.retryAfterMs, LONGEST_MS));
         }
 
@@ -52,7 +52,7 @@ final class Known {
         if (e != null && !(e.over(nanos.getAsLong()) && e.asked.compareAndSet(false, true))) {
             metrics.failuresRepeated.increment();
             brake.hold(System.nanoTime());
-            throw e.said.again();
+            throw e.again;
         }
         try {
             T answer = question.ask();

@@ -2,7 +2,6 @@ package io.github.tierkit.kafka;
 
 import java.io.IOException;
 import java.util.Map;
-import org.apache.kafka.common.TopicIdPartition;
 import org.apache.kafka.server.log.remote.storage.RemoteLogSegmentMetadata;
 
 /**
@@ -17,28 +16,29 @@ final class SegmentStream extends DaemonStream {
     static final long MOST_WINDOW = 4 << 20;
 
     private final Client client;
-    private final Map<String, Object> request;
-    private final TopicIdPartition partition;
+    private final RemoteLogSegmentMetadata segment;
     private final Appetite appetite;
     private final long start;
     private final long end;
+    private Map<String, Object> request; // null: nothing was asked for yet
     private long unknown = FIRST_WINDOW; // the next window, if the read does not tell what is needed
 
     /** Reads from start up to end, which is exclusive. */
-    SegmentStream(Client client, Known known, RemoteLogSegmentMetadata md, long start, long end, Appetite appetite, long limitMs, Retry retry, Metrics.Operation metrics)
-            throws ReflectiveOperationException {
+    SegmentStream(Client client, Known known, RemoteLogSegmentMetadata md, long start, long end, Appetite appetite, long limitMs, Retry retry, Metrics.Operation metrics) {
         super(known, Segments.id(md), start, limitMs, retry, metrics);
         this.client = client;
-        this.partition = md.topicIdPartition();
+        this.segment = md;
         this.appetite = appetite;
         this.start = start;
-        this.request = Segments.request(md);
         this.end = end;
     }
 
     @Override
     Body request(long position, int wanted, Deadline deadline) throws IOException {
         long length = Math.min(window(position, wanted), end - position);
+        if (request == null) {
+            request = Segments.request(segment);
+        }
         request.put("start", position);
         request.put("end", position + length - 1);
         Body body = client.open("/v1/fetch", Json.bytes(request), deadline);
@@ -56,13 +56,13 @@ final class SegmentStream extends DaemonStream {
         if (wanted > SLACK) {
             return Math.min((long) wanted + SLACK, MOST_WINDOW);
         }
-        return position == start ? Math.min(Math.max(unknown, appetite.of(partition) + SLACK), MOST_WINDOW) : unknown;
+        return position == start ? Math.min(Math.max(unknown, appetite.of(segment.topicIdPartition()) + SLACK), MOST_WINDOW) : unknown;
     }
 
     @Override
     void closed(long position) {
         if (position < end) { // else it might have taken more
-            appetite.took(partition, position - start);
+            appetite.took(segment.topicIdPartition(), position - start);
         }
     }
 

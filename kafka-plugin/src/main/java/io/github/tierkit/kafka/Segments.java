@@ -32,7 +32,7 @@ final class Segments {
         return md == null ? "a segment" : "segment " + id(md) + " of " + md.topicIdPartition();
     }
 
-    static Map<String, Object> json(RemoteLogSegmentMetadata md) throws ReflectiveOperationException {
+    static Map<String, Object> json(RemoteLogSegmentMetadata md) {
         TopicIdPartition tp = md.topicIdPartition();
         Map<String, Object> epochs = new LinkedHashMap<>();
         for (Map.Entry<Integer, Long> e : md.segmentLeaderEpochs().entrySet()) {
@@ -52,12 +52,20 @@ final class Segments {
         s.put("state", md.state().name());
         s.put("segmentLeaderEpochs", epochs);
         s.put("customMetadata", md.customMetadata().map(m -> Base64.getEncoder().encodeToString(m.value())).orElse(null));
-        s.put("txnIdxEmpty", TXN_INDEX_EMPTY != null && Boolean.TRUE.equals(TXN_INDEX_EMPTY.invoke(md)));
+        s.put("txnIdxEmpty", isTxnIndexEmpty(md));
         return s;
     }
 
+    private static boolean isTxnIndexEmpty(RemoteLogSegmentMetadata md) {
+        try {
+            return TXN_INDEX_EMPTY != null && Boolean.TRUE.equals(TXN_INDEX_EMPTY.invoke(md));
+        } catch (ReflectiveOperationException e) {
+            throw new IllegalStateException("isTxnIdxEmpty, which Kafka declares as public", e);
+        }
+    }
+
     /** The body of a call that is about a segment, to which the caller adds. */
-    static Map<String, Object> request(RemoteLogSegmentMetadata md) throws ReflectiveOperationException {
+    static Map<String, Object> request(RemoteLogSegmentMetadata md) {
         Map<String, Object> r = new LinkedHashMap<>();
         r.put("segment", json(md));
         return r;

@@ -117,6 +117,23 @@ class CopyTest {
         }
     }
 
+    /** The broker waits for the thread: a daemon that hangs does not keep it until the copy's deadline. */
+    @Test
+    void anInterruptOfACopyWhoseDaemonHangsWritesTheJournal() throws Exception {
+        try (Bench b = new Bench(dir).configured()) {
+            b.daemon.holdCopies = true;
+            Path journal = b.journal();
+            Sample s = new Sample(dir, 1000, false);
+            Running copy = new Running(b, s);
+            await(() -> b.daemon.operations.containsKey(s.id()));
+            b.daemon.fault = DeleteTest::hang;
+            copy.thread.interrupt();
+            assertInstanceOf(RemoteStorageException.class, copy.result());
+            assertTrue(copy.flag.get());
+            assertTrue(Files.exists(journal.resolve(s.id() + ".json")));
+        }
+    }
+
     @Test
     void anInterruptBeforehandTouchesNothing() throws Exception {
         try (Bench b = new Bench(dir).configured()) {

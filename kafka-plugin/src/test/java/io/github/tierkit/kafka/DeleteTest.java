@@ -52,7 +52,7 @@ class DeleteTest {
         return task.get(60, TimeUnit.SECONDS);
     }
 
-    private static boolean hang(FakeDaemon.Request r, Socket s) throws InterruptedException {
+    static boolean hang(FakeDaemon.Request r, Socket s) throws InterruptedException {
         while (!s.isClosed()) {
             Thread.sleep(20);
         }

@@ -2,6 +2,7 @@ package io.github.tierkit.kafka;
 
 import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertInstanceOf;
+import static org.junit.jupiter.api.Assertions.assertSame;
 import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
@@ -198,6 +199,7 @@ class KnownTest {
             assertTrue(first.getMessage().endsWith(": gone") && first.getStackTrace().length > 0, first::getMessage);
             assertTrue(again.getMessage().contains(s.id()) && again.getMessage().contains("not_found"), again::getMessage);
             assertEquals("0 null", again.getStackTrace().length + " " + again.getCause());
+            assertSame(again, assertThrows(RemoteStorageException.class, () -> b.rsm.fetchLogSegment(s.finished(), 0)), "another one would cost more");
             assertEquals(1, b.daemon.log.size());
             assertThrows(RemoteStorageException.class, () -> b.rsm.fetchIndex(s.finished(), IndexType.OFFSET)); // is another question
             assertEquals(2, b.daemon.log.size());

@@ -8,12 +8,17 @@ import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import java.io.IOException;
 import java.io.InputStream;
+import java.net.Proxy;
+import java.net.ProxySelector;
+import java.net.SocketAddress;
+import java.net.URI;
 import java.nio.file.Path;
 import java.util.Arrays;
 import java.util.Collections;
 import java.util.List;
 import java.util.Map;
 import java.util.Optional;
+import java.util.concurrent.atomic.AtomicInteger;
 import org.apache.kafka.server.log.remote.storage.RemoteLogSegmentMetadata.CustomMetadata;
 import org.apache.kafka.server.log.remote.storage.RemoteResourceNotFoundException;
 import org.apache.kafka.server.log.remote.storage.RemoteStorageException;
@@ -47,6 +52,35 @@ class RoundTripTest {
             b.rsm.deleteLogSegmentData(s.finished(custom));
             assertFalse(b.daemon.store.containsKey(s.id()));
         }
+    }
+
+    /** A proxy of the JVM's is for others: what goes to the daemon holds its token, and all of the data. */
+    @Test
+    void noProxyIsAskedFor() throws Exception {
+        AtomicInteger asked = new AtomicInteger();
+        ProxySelector others = ProxySelector.getDefault();
+        try (Bench b = new Bench(dir).configured()) {
+            ProxySelector.setDefault(new ProxySelector() {
+                @Override
+                public List<Proxy> select(URI uri) {
+                    if (uri.getPort() == URI.create(b.daemon.url()).getPort()) {
+                        asked.incrementAndGet();
+                    }
+                    return List.of(Proxy.NO_PROXY);
+                }
+
+                @Override
+                public void connectFailed(URI uri, SocketAddress proxy, IOException e) {
+                    throw new AssertionError(uri);
+                }
+            });
+            Sample s = new Sample(dir, 1000, false);
+            b.rsm.copyLogSegmentData(s.md, s.data);
+            b.rsm.fetchLogSegment(s.finished(), 0).close();
+        } finally {
+            ProxySelector.setDefault(others);
+        }
+        assertEquals(0, asked.get());
     }
 
     @Test
