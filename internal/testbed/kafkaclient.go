@@ -8,7 +8,6 @@ import (
 	"maps"
 	"slices"
 	"strconv"
-	"strings"
 	"sync"
 	"time"
 
@@ -52,7 +51,7 @@ func (c *KafkaCluster) Client() *kgo.Client {
 // Further settings may be given; one that is "" is left to the broker. It returns the topic's id.
 func (c *KafkaCluster) TieredTopic(ctx context.Context, name string, partitions int, settings map[string]string) ([16]byte, error) {
 	segment := "segment.bytes" // from 4.1 on at least 1 MiB; the internal one is for tests
-	if !strings.HasPrefix(c.Version, "3.") && !strings.HasPrefix(c.Version, "4.0.") {
+	if !Before41(c.Version) {
 		segment = "internal.segment.bytes"
 	}
 	all := map[string]string{

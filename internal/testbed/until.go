@@ -3,6 +3,7 @@ package testbed
 import (
 	"context"
 	"os"
+	"strings"
 	"testing"
 	"time"
 )
@@ -18,6 +19,12 @@ func tested(usually ...string) []string {
 		return KafkaVersions()
 	}
 	return usually
+}
+
+// Before41 tells the versions that lack what came with 4.1 to 4.3: the setting internal.segment.bytes, exceptions that may be tried again, and an index
+// cache that can be full (KAFKA-17184).
+func Before41(version string) bool {
+	return strings.HasPrefix(version, "3.") || strings.HasPrefix(version, "4.0.")
 }
 
 // Within is the time that a whole test has, on a machine that does much else.

@@ -5,6 +5,8 @@ import (
 	"context"
 	"errors"
 	"io"
+	"maps"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -22,7 +24,7 @@ import (
 )
 
 // TestAiven_SegmentsAreServed: segments that Aiven's plug-in wrote, compressed and encrypted with keys that were rotated in between, with the settings that it
-// had. A broker with our plug-in takes them for what is in the tier and serves their records.
+// had, of which all are given. A broker with our plug-in takes them for what is in the tier and serves their records.
 func TestAiven_SegmentsAreServed(t *testing.T) {
 	ctx := testbed.Within(t, 12*time.Minute)
 	var golden *aiven.Case
@@ -38,7 +40,11 @@ func TestAiven_SegmentsAreServed(t *testing.T) {
 	for k, v := range golden.ReadConfig {
 		o.Properties["rsm.config."+k] = v
 	}
+	maps.Copy(o.Properties, aivens(t))
 	c := start(t, o)
+	if n, err := c.Brokers[0].Lines("characters do not fit"); err != nil || n == 0 {
+		t.Errorf("the broker's log does not say that long topic names need more custom metadata than it takes, %v", err)
+	}
 	first := &golden.Segments[0]
 	id, err := c.TieredTopic(ctx, first.Topic, int(first.Partition)+1, map[string]string{"local.retention.ms": "1"})
 	must(t, "make a topic", err)
@@ -66,6 +72,35 @@ func TestAiven_SegmentsAreServed(t *testing.T) {
 	if err := h.begins(ctx, want); err != nil {
 		t.Error(err)
 	}
+}
+
+// aivens are the settings that Aiven's plug-in has beside those of a golden case and of the test bed, as a file of brokers has them.
+func aivens(t *testing.T) map[string]string {
+	t.Helper()
+	cached := t.TempDir()
+	all := map[string]string{
+		// In place of our own setting.
+		"storage.backend": "", "storage.backend.class": "io.aiven.kafka.tieredstorage.storage.s3.S3Storage",
+		"custom.metadata.fields.include":     "REMOTE_SIZE,OBJECT_PREFIX,OBJECT_KEY",
+		"upload.rate.limit.bytes.per.second": "1000000000", "segment.format": "kafka", "compression.heuristic.enabled": "true",
+		"metrics.num.samples": "2", "metrics.sample.window.ms": "30000", "metrics.recording.level": "DEBUG",
+		"fetch.chunk.cache.class": "io.aiven.kafka.tieredstorage.fetch.cache.DiskChunkCache", "fetch.chunk.cache.path": cached,
+		"fetch.chunk.cache.size": "16777216", "fetch.chunk.cache.retention.ms": "600000", "fetch.chunk.cache.thread.pool.size": "2",
+		"fetch.chunk.cache.get.timeout.ms": "10000", "fetch.chunk.cache.prefetch.max.size": "16777216",
+		"fetch.indexes.cache.size": "10485760", "fetch.indexes.cache.retention.ms": "600000", "fetch.indexes.cache.thread.pool.size": "0",
+		"fetch.indexes.cache.get.timeout.ms": "10000", "fetch.manifest.cache.size": "1000", "fetch.manifest.cache.retention.ms": "3600000",
+		"fetch.manifest.cache.thread.pool.size": "0", "fetch.manifest.cache.get.timeout.ms": "10000", "segment.manifest.cache.size": "1000",
+		"storage.overwrite.enabled": "true", "storage.key.prefix": "of/the/readme",
+		"storage.s3.region": "us-east-1", "storage.s3.path.style.access.enabled": "true", "storage.s3.multipart.upload.part.size": "26214400",
+		"storage.s3.storage.class": "STANDARD", "storage.s3.api.call.timeout": "60000", "storage.s3.api.call.attempt.timeout": "30000",
+		"storage.s3.legacy.md5.plugin.enabled": "false", "storage.aws.certificate.check.enabled": "true", "storage.aws.checksum.check.enabled": "false",
+		"storage.aws.credentials.provider.class": "software.amazon.awssdk.auth.credentials.StaticCredentialsProvider",
+	}
+	for _, key := range slices.Collect(maps.Keys(all)) {
+		all["rsm.config."+key] = all[key]
+		delete(all, key)
+	}
+	return all
 }
 
 // finished writes the records of the segments into the metadata topic. The objects lie where another cluster's topic id put them, which the custom

@@ -28,7 +28,7 @@ func TestStoreAway_BrokersTryAgain(t *testing.T) {
 		c := start(t, testbed.KafkaOptions{Version: version, Properties: map[string]string{
 			"rsm.config.storage.s3.endpoint.url": slow.Endpoint, "rsm.config.storage.s3.max.attempts": "1",
 		}})
-		knows := !strings.HasPrefix(version, "3.") && !strings.HasPrefix(version, "4.0.") // the retriable exception, and what it stands for
+		knows := !testbed.Before41(version) // the retriable exception, and what it stands for
 		id, err := c.TieredTopic(ctx, "orders", 1, map[string]string{"local.retention.bytes": "1"})
 		must(t, "make a topic", err)
 		h := c.past("orders", 0)

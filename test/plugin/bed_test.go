@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -23,14 +24,35 @@ import (
 	"github.com/tierkit/tierkit/internal/testbed"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m, goleak.Cleanup(testbed.Exit)) }
+func TestMain(m *testing.M) {
+	goleak.VerifyTestMain(m, goleak.Cleanup(func(code int) {
+		_ = os.RemoveAll(filepath.Join(os.TempDir(), built))
+		testbed.Exit(code)
+	}))
+}
 
-// onVersions runs a test for each of the versions of Kafka.
+// onVersions runs a test for each of the versions of Kafka, several at a time: mostly they wait.
 func onVersions(t *testing.T, versions []string, test func(t *testing.T, version string)) {
 	for _, v := range versions {
-		t.Run(v, func(t *testing.T) { test(t, v) })
+		t.Run(v, func(t *testing.T) {
+			t.Parallel()
+			test(t, v)
+		})
 	}
 }
+
+// built is the directory of the program that all of these tests start, each by a name of its own.
+var built = fmt.Sprintf("tierkit-test-plugin-%d", os.Getpid())
+
+// build returns the program as it is now.
+var build = sync.OnceValues(func() (string, error) {
+	program := filepath.Join(os.TempDir(), built, "tierkit")
+	out, err := exec.CommandContext(context.Background(), "go", "build", "-o", program, "../../cmd/tierkit").CombinedOutput()
+	if err != nil {
+		return "", fmt.Errorf("build tierkit: %w\n%s", err, out)
+	}
+	return program, nil
+})
 
 func must(t *testing.T, what string, err error) {
 	t.Helper()
@@ -62,10 +84,10 @@ func start(t *testing.T, o testbed.KafkaOptions) *tier {
 	need.Long(t)
 	srv := testbed.MinIO(t)
 	c := &tier{t: t, s3: srv, bucket: srv.Bucket(t), dir: t.TempDir()}
-	out, err := exec.CommandContext(t.Context(), need.Command(t, "go", "it comes with Go"), "build", "-o", c.program(), "../../cmd/tierkit").CombinedOutput()
-	if err != nil {
-		t.Fatalf("build tierkit: %v\n%s", err, out)
-	}
+	need.Command(t, "go", "it comes with Go")
+	program, err := build()
+	must(t, "build", err)
+	must(t, "give it a name", os.Link(program, c.program()))
 	o.RSM, o.RSMClassPath = "io.github.tierkit.kafka.RemoteStorageManager", testbed.PluginJar(t)
 	all := map[string]string{
 		"rsm.config.tierkit.serve.command": strconv.Quote(c.program()),

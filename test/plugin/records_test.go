@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kgo"
@@ -37,7 +36,7 @@ func (c *tier) history(topic string, partition int32) *history {
 func (c *tier) tieredTopic(ctx context.Context, name string, partitions int, settings map[string]string) {
 	c.t.Helper()
 	segment := "segment.bytes"
-	if !strings.HasPrefix(c.Version, "3.") && !strings.HasPrefix(c.Version, "4.0.") {
+	if !testbed.Before41(c.Version) {
 		segment = "internal.segment.bytes"
 	}
 	all := map[string]string{segment: "8000", "local.retention.bytes": "1"}
