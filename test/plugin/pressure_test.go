@@ -25,31 +25,35 @@ import (
 // TestPressure_TenPartitionsUploadAtOnce: a broker with 512 MiB of heap and new data in ten partitions all the time. Each of them goes on tiering, and
 // what is in the bucket are finished segments.
 func TestPressure_TenPartitionsUploadAtOnce(t *testing.T) {
-	tenPartitions(t, 2<<20, 20*time.Second, 100<<20)
+	tenPartitions(t, 2<<20, 5, time.Millisecond)
 }
 
 // TestBench_TenPartitionsUploadForTwoMinutes is the same for longer, with segments that fill what the daemon may hold in memory.
 func TestBench_TenPartitionsUploadForTwoMinutes(t *testing.T) {
 	need.Bench(t)
-	tenPartitions(t, 16<<20, 2*time.Minute, 4<<30)
+	tenPartitions(t, 16<<20, 26, 4800*time.Millisecond) // 4 GiB
 }
 
-// tenPartitions writes rounds of one segment for each partition until a time or a size has been reached.
-func tenPartitions(t *testing.T, segment int, lasting time.Duration, most int64) {
+// tenPartitions writes rounds of one segment for each partition, one in every so long.
+func tenPartitions(t *testing.T, segment, rounds int, every time.Duration) {
 	const partitions = 10
 	for name, settings := range map[string]map[string]string{"zstd+aes": encrypted(t), "plain": {"rsm.config.compression.enabled": "false"}} {
 		t.Run(name, func(t *testing.T) {
-			ctx := testbed.Within(t, 6*time.Minute+2*lasting)
+			ctx := testbed.Within(t, 10*time.Minute)
 			c := start(t, testbed.KafkaOptions{Heap: "512m", Properties: defaults(settings)})
 			bulkTopic(ctx, t, c.KafkaCluster, "orders", partitions, segment, map[string]string{"local.retention.bytes": "1"})
 			perRound := int64(segment / bulkBytes)
 			written, began := int64(0), time.Now()
-			for time.Since(began) < lasting && written*partitions*bulkBytes < most {
+			next := time.NewTicker(every)
+			defer next.Stop()
+			for range rounds {
 				must(t, "produce", produceBulk(ctx, c.KafkaCluster, "orders", partitions, written, written+perRound))
 				written += perRound
+				<-next.C
 			}
 			// What is written now is tiered only by partitions that have not stopped.
 			before := tieredAll(ctx, t, c.KafkaCluster, "orders", partitions)
+			uploading, rss := time.Since(began), peakRSS(t, c.daemons()[0])
 			must(t, "produce", produceBulk(ctx, c.KafkaCluster, "orders", partitions, written, written+2*perRound))
 			for p, active := range tieredAll(ctx, t, c.KafkaCluster, "orders", partitions) {
 				if active <= before[p] {
@@ -60,8 +64,8 @@ func tenPartitions(t *testing.T, segment int, lasting time.Duration, most int64)
 				must(t, "read back", err)
 			}
 			until(ctx, t, "only finished segments are in the bucket", c.onlyFinished)
-			t.Logf("%d MiB in %v, %v copies failed and were made again, daemon's peak memory %d MiB", written*partitions*bulkBytes>>20, time.Since(began).Round(time.Second),
-				c.metric(ctx, "tierkit_rsm_copy_seconds_count", `result="error"`), peakRSS(t, c.daemons()[0])>>20)
+			t.Logf("%d MiB in %v, %v copies failed and were made again, daemon's peak memory %d MiB, after reading back %d MiB", written*partitions*bulkBytes>>20,
+				uploading.Round(time.Second), c.metric(ctx, "tierkit_rsm_copy_seconds_count", `result="error"`), rss>>20, peakRSS(t, c.daemons()[0])>>20)
 		})
 	}
 }
