@@ -116,7 +116,7 @@ func TestBench_AFailingSegmentLeavesOthersTheirSpeed(t *testing.T) {
 	ctx := testbed.Within(t, 9*time.Minute)
 	of := func(c *tier) float64 {
 		id := c.damaged(ctx)
-		c.beside(ctx, id, 1) // warms up
+		c.beside(ctx, id, 6) // warms up: the JVM compiles for seconds what answers failures
 		return c.beside(ctx, id, rounds)
 	}
 	ratio := of(start(t, testbed.KafkaOptions{Properties: defaults()}))

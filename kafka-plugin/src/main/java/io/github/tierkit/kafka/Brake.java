@@ -6,7 +6,7 @@ import java.util.concurrent.TimeUnit;
 /**
  * Slows a broker down that asks for what fails at once. It asks again without any pause, thousands of times a second, with a line in its log for each.
  * This holds back failures that are known, and those that are none of the daemon's judgement, such as a wrong token. Only so many, so that the broker's
- * readers are not all in here.
+ * readers are not all in here; the others let every thread go first that has something to do.
  */
 final class Brake {
     private static final long HOLD_MS = 200;
@@ -19,20 +19,27 @@ final class Brake {
 
     private final Semaphore places = new Semaphore(PLACES);
     private final Sleep sleep;
+    private final Runnable yield;
 
-    Brake(Sleep sleep) {
+    Brake(Sleep sleep, Runnable yield) {
         this.sleep = sleep;
+        this.yield = yield;
     }
 
     /** Waits until a failed call, which began then, has taken a while. */
     void hold(long began) throws InterruptedException {
         long left = HOLD_MS - TimeUnit.NANOSECONDS.toMillis(System.nanoTime() - began);
-        if (left > 0 && places.tryAcquire()) {
-            try {
-                sleep.sleep(left);
-            } finally {
-                places.release();
-            }
+        if (left <= 0) {
+            return;
+        }
+        if (!places.tryAcquire()) {
+            yield.run();
+            return;
+        }
+        try {
+            sleep.sleep(left);
+        } finally {
+            places.release();
         }
     }
 

@@ -21,7 +21,7 @@ public final class RemoteStorageManager implements org.apache.kafka.server.log.r
 
     private final Metrics metrics = new Metrics();
     private final Retry retry = new Retry(metrics);
-    private final Brake brake = new Brake(Thread::sleep);
+    private final Brake brake = new Brake(Thread::sleep, Thread::yield);
     private final Known known = new Known(brake, metrics, System::nanoTime);
     private final Appetite appetite = new Appetite();
     private volatile Parts parts; // null: not configured
