@@ -247,8 +247,6 @@ class DeleteTest {
                     journal.write(s.md);
                 } catch (IOException e) {
                     failed.incrementAndGet();
-                } catch (ReflectiveOperationException e) {
-                    throw new IllegalStateException(e);
                 }
             });
             callers.add(t);
