@@ -89,7 +89,8 @@ func files(dir string) []string {
 func settles(ctx context.Context, wait time.Duration, look func() []string) []string {
 	ctx, cancel := context.WithTimeout(ctx, wait)
 	defer cancel()
-	tick := time.NewTicker(20 * time.Millisecond)
+	pause := 10 * time.Millisecond // longer each time: to look costs more than to wait
+	tick := time.NewTimer(pause)
 	defer tick.Stop()
 	for {
 		found := look()
@@ -100,6 +101,8 @@ func settles(ctx context.Context, wait time.Duration, look func() []string) []st
 		case <-ctx.Done():
 			return found
 		case <-tick.C:
+			pause = min(2*pause, 100*time.Millisecond)
+			tick.Reset(pause)
 		}
 	}
 }
