@@ -116,7 +116,7 @@ func (c *KafkaCluster) ListOffset(ctx context.Context, topic string, partition i
 
 // WaitTiered waits until a partition has been moved to the tier up to an offset, and returns how far it is.
 func (c *KafkaCluster) WaitTiered(ctx context.Context, topic string, partition int32, offset int64) (int64, error) {
-	tick := time.NewTicker(100 * time.Millisecond)
+	tick := time.NewTicker(20 * time.Millisecond) // the end of a backlog is measured by it
 	defer tick.Stop()
 	for {
 		at, err := c.ListOffset(ctx, topic, partition, LatestTiered)
