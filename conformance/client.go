@@ -6,6 +6,7 @@ import (
 	"errors"
 	"io"
 	iofs "io/fs"
+	"slices"
 	"time"
 
 	"github.com/tierkit/tierkit/backends"
@@ -82,8 +83,17 @@ func (c *Client) Probe(ctx context.Context) error {
 	return c.driver.probe(ctx)
 }
 
-// Uploads lists unfinished uploads.
+// Uploads lists unfinished uploads that are the case's. Where others share the place, those without a key are left out: nobody can say whose they are.
 func (c *Client) Uploads(ctx context.Context, prefix string) ([]backends.Upload, error) {
+	ups, err := c.allUploads(ctx, prefix)
+	if c.b.r.h.Shared {
+		ups = slices.DeleteFunc(ups, func(u backends.Upload) bool { return u.Key == "" })
+	}
+	return ups, err
+}
+
+// allUploads lists unfinished uploads, those of others with them where the store does not record keys.
+func (c *Client) allUploads(ctx context.Context, prefix string) ([]backends.Upload, error) {
 	if c.store != nil {
 		return c.store.Uploads(ctx, prefix)
 	}

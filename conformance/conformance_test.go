@@ -2,8 +2,11 @@ package conformance_test
 
 import (
 	"context"
+	"errors"
+	"io"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"sync"
 	"testing"
@@ -47,6 +50,43 @@ func inFiles(t *testing.T) conformance.Harness {
 func TestRun_Mem(t *testing.T) { conformance.Run(t, inMemory()) }
 
 func TestRun_Fs(t *testing.T) { conformance.Run(t, inFiles(t)) }
+
+// TestReport_OthersUseThePlace: an upload that no case made is there from the first to the last case, and its key is not recorded. It fails none of
+// them, and none takes it away.
+func TestReport_OthersUseThePlace(t *testing.T) {
+	root := t.TempDir()
+	d, err := fs.Open(t.Context(), fs.Options{Root: root, NoSync: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	body, more := io.Pipe()
+	stored := make(chan error, 1)
+	go func() {
+		_, err := d.Put(t.Context(), "of-another", body, backends.PutOptions{Size: 2})
+		stored <- err
+	}()
+	if _, err := more.Write([]byte("a")); err != nil {
+		t.Fatal(err)
+	}
+	factory, passed := fs.Factory(), 0
+	err = conformance.Report(t.Context(), conformance.Harness{
+		Factory: &factory, Settings: map[string]string{"storage.root": root, "storage.fs.fsync": "false"}, Only: regexp.MustCompile("^(mpu|props|ctx)/"),
+	}, func(res conformance.Result) {
+		if res.Outcome == conformance.Pass {
+			passed++
+		}
+		if res.Outcome == conformance.Fail {
+			t.Error(res)
+		}
+	})
+	if err != nil || passed == 0 {
+		t.Errorf("%d passed, %v", passed, err)
+	}
+	_, werr := more.Write([]byte("b"))
+	if err := errors.Join(werr, more.Close(), <-stored, d.Close()); err != nil {
+		t.Errorf("the upload of another: %v", err)
+	}
+}
 
 func TestCases_AreNamedAndTold(t *testing.T) {
 	seen := map[string]bool{}

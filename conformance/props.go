@@ -118,8 +118,8 @@ func truthOfParts(t T, b *Bench, p backends.Properties) {
 	if _, err := c.Put(t.Context(), "pending", broken, backends.PutOptions{Size: n}); !errors.Is(err, errSource) {
 		t.Errorf("put of a source that fails: %s", shown(err))
 	}
-	if l, ok := c.Raw().(backends.UploadLister); ok {
-		ups, err := l.ListUploads(t.Context(), b.Prefix()+"pending")
+	if _, ok := c.Raw().(backends.UploadLister); ok {
+		ups, err := c.Uploads(t.Context(), "pending")
 		if err != nil || len(ups) > 0 && p.PendingExpires == 0 {
 			t.Errorf("Properties.PendingExpires is %s, pending after a failed Put is %+v, %v", p.PendingExpires, ups, err)
 		}
