@@ -9,6 +9,7 @@ import (
 	"maps"
 	"net"
 	"runtime/debug"
+	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -113,7 +114,16 @@ func (d *daemon) fromProps(file *props.File, listen string) error {
 	for _, n := range file.Notices {
 		d.log.Warn("configuration", "notice", n)
 	}
-	return errors.Join(errs...)
+	return errors.Join(append(errs, d.checkDirs(file.LogDirs()))...)
+}
+
+// checkDirs refuses directories of the daemon's in those of its broker.
+func (d *daemon) checkDirs(brokers []string) error {
+	cache := ""
+	if d.setup != nil {
+		cache = d.setup.Config.Disk.Own()
+	}
+	return serve.CheckDirs(&d.config, d.broker, cache, d.prefix, slices.Concat(brokers, d.logDirs))
 }
 
 // named says of a mistake in --listen that it is there, and not in the file.

@@ -82,6 +82,9 @@ func (a *app) supervised(ctx context.Context, stop context.CancelCauseFunc) (err
 		return err
 	}
 	d.logDirs = d.config.LogDirs
+	if err := d.checkDirs(nil); err != nil {
+		return err
+	}
 	if n, err := strconv.Atoi(q.Settings[keyPluginCustom]); err == nil && n > 0 { // a broker does not hand over its own
 		d.custom = n
 	}

@@ -272,7 +272,13 @@ func TestServe_SupervisedSaysWhyItDoesNotStart(t *testing.T) {
 		}
 		return string(data)
 	}
+	logDir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(logDir, "meta.properties"), nil, 0o600); err != nil { // as a broker does
+		t.Fatal(err)
+	}
+	inLogDir := map[string]string{"storage.backend": "fs", "storage.root": t.TempDir(), "tierkit.state.dir": filepath.Join(logDir, "tierkit")}
 	for name, tc := range map[string]struct{ request, want string }{
+		"log dir":  {with("settings", inLogDir), "a log directory of the broker"},
 		"no JSON":  {"hello", "not the JSON"},
 		"protocol": {with("protocol", 2), "protocol 2"},
 		"token":    {with("token", "short"), "token"},
