@@ -40,7 +40,7 @@ func TestConformance(t *testing.T) {
 	}
 	suite.Access{Reader: "reader:reader-secret", Trusted: true}.Complete(&h)
 	if os.Getenv("TIERKIT_CONFORMANCE_SCALE") == "full" {
-		h.Scale, h.Limits = conformance.Full, conformance.Limits{HugeBytes: 64 << 20, HeapBytes: 512 << 20} // this store keeps its objects in the memory of the test
+		h.Scale, h.Limits.HeapBytes = conformance.Full, 512<<20 // this store keeps its objects in the memory of the test
 	}
 	conformance.Run(t, h)
 }
