@@ -64,8 +64,12 @@ func tenPartitions(t *testing.T, segment, rounds int, every time.Duration) {
 				must(t, "read back", err)
 			}
 			until(ctx, t, "only finished segments are in the bucket", c.onlyFinished)
+			after := peakRSS(t, c.daemons()[0])
 			t.Logf("%d MiB in %v, %v copies failed and were made again, daemon's peak memory %d MiB, after reading back %d MiB", written*partitions*bulkBytes>>20,
-				uploading.Round(time.Second), c.metric(ctx, "tierkit_rsm_copy_seconds_count", `result="error"`), rss>>20, peakRSS(t, c.daemons()[0])>>20)
+				uploading.Round(time.Second), c.metric(ctx, "tierkit_rsm_copy_seconds_count", `result="error"`), rss>>20, after>>20)
+			if after > defaultBudget+besideBudget {
+				t.Errorf("the daemon's peak memory is %d MiB, want at most %d MiB", after>>20, (defaultBudget+besideBudget)>>20)
+			}
 		})
 	}
 }
