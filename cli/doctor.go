@@ -14,8 +14,11 @@ import (
 	"github.com/tierkit/tierkit/serve"
 )
 
-// keyServeCommand is the plug-in's setting with which it starts the daemon by itself.
-const keyServeCommand = "tierkit.serve.command"
+// The settings of the plug-in: it starts the daemon by itself, or asks one that runs.
+const (
+	keyServeCommand = "tierkit.serve.command"
+	keyServeURL     = "tierkit.serve.url"
+)
 
 func (a *app) doctorCmd() *cobra.Command {
 	return &cobra.Command{
@@ -72,7 +75,7 @@ func (e *examination) report(f serve.Finding) {
 
 // doctor is tierkit doctor. What is wrong with one thing does not keep it from looking at the others.
 func (a *app) doctor(ctx context.Context) error {
-	if err := a.needConfig(); err != nil {
+	if err := a.needConfig(daemonFile); err != nil {
 		return err
 	}
 	d := a.newDaemon(serve.Standalone)
@@ -87,6 +90,8 @@ func (a *app) doctor(ctx context.Context) error {
 	}
 	err = errors.Join(err, d.fromProps(file, ""))
 	e.settings(err)
+	e.notices(append(file.Notices, d.warnings...))
+	e.plugin(file)
 	if d.setup != nil {
 		err = d.examine(ctx, e, file.RSM[keyServeCommand])
 	}
@@ -98,9 +103,27 @@ func (a *app) doctor(ctx context.Context) error {
 	case err != nil && e.failed == 0:
 		return err
 	case e.failed > 0:
-		return fmt.Errorf("%s failed, %s: %s cannot run with %s as it is", count(e.failed, "check"), count(e.warned, "warning"), "tierkit serve", a.config)
+		return fmt.Errorf("%s failed, %s: %s", count(e.failed, "check"), count(e.warned, "warning"), e.verdict(d.how, file.HasProviders()))
 	}
 	return nil
+}
+
+// verdict says what it means that checks failed.
+func (e *examination) verdict(how serve.Start, providers bool) string {
+	switch {
+	case how == serve.Supervised && providers:
+		return "the broker gives its daemon what config.providers stand for, doctor does not see it; look with a copy of " + e.app.config + " that has file:PATH or env:NAME there"
+	case how == serve.Supervised:
+		return "the broker and the daemon that it starts cannot run with " + e.app.config + " as it is"
+	}
+	return "tierkit serve cannot run with " + e.app.config + " as it is"
+}
+
+// notices are what commands say of the file once.
+func (e *examination) notices(all []string) {
+	for _, n := range all {
+		e.report(serve.Finding{Check: "settings", Result: serve.Warn, Text: n, Do: "correct " + e.app.config + ", unless it is meant"})
+	}
 }
 
 func (e *examination) settings(err error) {
@@ -109,7 +132,7 @@ func (e *examination) settings(err error) {
 		e.report(serve.Finding{Check: "settings", Result: serve.Fail, Text: p.Error(), Do: "correct " + e.app.config})
 	}
 	if len(problems) == 0 {
-		e.report(serve.Finding{Check: "settings: are complete", Result: serve.OK})
+		e.report(serve.Finding{Check: "settings", Result: serve.OK})
 	}
 }
 
@@ -119,7 +142,7 @@ func (d *daemon) examine(ctx context.Context, e *examination, command string) (e
 	disk.Unopened = true
 	d.segments, err = d.setup.Open(ctx)
 	if err != nil {
-		e.report(serve.Finding{Check: "opening keys, memory and store", Result: serve.Fail, Text: oneLine(err), Do: "correct the setting that is named"})
+		e.report(serve.Finding{Check: "keys, memory and store", Result: serve.Fail, Text: oneLine(err), Do: "correct the setting that is named"})
 		return err
 	}
 	defer func() { err = errors.Join(err, d.close()) }()

@@ -136,10 +136,16 @@ func named(err error, prefix, listen string) error {
 	return err
 }
 
-// needConfig refuses a command line without --config.
-func (a *app) needConfig() error {
+// What a --config that is missing should have.
+const (
+	storeFile  = "two lines (storage.backend=fs and storage.root=DIR)"
+	daemonFile = "the lines node.id, storage.backend and what belongs to it, tierkit.state.dir, tierkit.token.file"
+)
+
+// needConfig refuses a command line without --config; least is what the file should have.
+func (a *app) needConfig(least string) error {
 	if a.config == "" {
-		return usagef("--config FILE is required: a broker's server.properties, or two lines (storage.backend=fs and storage.root=DIR)")
+		return usagef("--config FILE is required: a broker's server.properties, or %s", least)
 	}
 	return nil
 }
@@ -167,7 +173,7 @@ func (d *daemon) settings(given map[string]string) error {
 
 // serve is tierkit serve as an operator starts it.
 func (a *app) serve(ctx context.Context, listen string) (err error) {
-	if err := a.needConfig(); err != nil {
+	if err := a.needConfig(daemonFile); err != nil {
 		return err
 	}
 	d := a.newDaemon(serve.Standalone)

@@ -44,7 +44,7 @@ type session struct {
 
 // configure reads the configuration and reports every mistake in it at once. Nothing is opened.
 func (a *app) configure() (*session, error) {
-	if err := a.needConfig(); err != nil {
+	if err := a.needConfig(storeFile); err != nil {
 		return nil, err
 	}
 	file, err := props.Load(a.config)

@@ -3,10 +3,12 @@ package serve
 import (
 	"bytes"
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
 	"math/rand/v2"
+	"net/http"
 	"time"
 
 	"github.com/tierkit/tierkit/backends"
@@ -84,14 +86,14 @@ func (x *Subject) keys(ctx context.Context) {
 		x.Report(Finding{Check: "key pairs: nothing is encrypted", Result: OK})
 		return
 	}
-	x.check("key pairs: a data key is wrapped and unwrapped", x.Segments.CheckKeys(ctx),
+	x.check("key pairs: wrap and unwrap a data key", x.Segments.CheckKeys(ctx),
 		"public and private key files must be of one pair; see encryption.key.pairs in docs/configuration.md")
 }
 
 func (x *Subject) custom() {
 	c := x.Segments.Config()
 	most, err := LongestTopic(x.Custom, c.CustomBytes)
-	const what = "custom metadata: fit for every topic"
+	const what = "custom metadata: length"
 	if err == nil && most < MaxTopicName {
 		x.Report(Finding{Check: what, Result: Warn,
 			Text: fmt.Sprintf("names of more than %d characters need more than the broker's %d bytes: it would delete the copies of such a topic and stop copying it", most, x.Custom),
@@ -103,12 +105,17 @@ func (x *Subject) custom() {
 
 // advice says what to do about an error of the store. The error itself names the setting or permission, as far as the driver can tell.
 func advice(err error) string {
+	_, certificate := errors.AsType[*tls.CertificateVerificationError](err)
+	_, header := errors.AsType[tls.RecordHeaderError](err)
+	if certificate || header || errors.Is(err, http.ErrSchemeMismatch) {
+		return "check http:// against https:// in the endpoint, and the store's certificate: its name, its dates, and whether this machine trusts who signed it"
+	}
 	for _, a := range []struct {
 		code backends.Code
 		do   string
 	}{
 		{backends.Denied, "give the daemon's credentials this permission; the page of the store in docs has the least policy"},
-		{backends.Unauthenticated, "check the credentials in the settings below storage., or in the daemon's environment"},
+		{backends.Unauthenticated, "check the credentials in the settings below storage., or in the daemon's environment; without config.providers ${...} is taken as it is"},
 		{backends.ClockSkew, "set the clock of this machine; it should be kept by NTP"},
 		{backends.InvalidArgument, "check the name of the bucket, container or root, and the region, in the settings below storage."},
 		{backends.Unavailable, "check the endpoint, the network and the proxy"},
@@ -202,7 +209,7 @@ func (x *Subject) clock(ctx context.Context, s *backends.Store, key string) bool
 	}) {
 		return false
 	}
-	const what = "clock: agrees with the store's"
+	const what = "clock: against the store's"
 	skew := x.Now().Sub(at)
 	if !at.IsZero() && skew.Abs() > maxSkew {
 		x.Report(Finding{Check: what, Result: Warn, Text: fmt.Sprintf("the clocks of this machine and of the store are %v apart", skew.Abs().Round(time.Second)),
@@ -254,7 +261,7 @@ func (x *Subject) cycle(ctx context.Context) {
 	}
 	md.Topic, md.TopicID, md.ID = "tierkit-doctor", remotelog.NewUUID(), remotelog.NewUUID()
 	m := x.Segments
-	x.step(ctx, "a segment is copied, read back and deleted", func(ctx context.Context) error {
+	x.step(ctx, "segment: copy, read back, delete", func(ctx context.Context) error {
 		custom, err := m.Copy(ctx, md, remotelog.SegmentData{
 			Log: remotelog.Bytes(log), OffsetIndex: remotelog.Bytes{}, TimeIndex: remotelog.Bytes{}, ProducerSnapshot: remotelog.Bytes{},
 			LeaderEpochs: []byte("0\n1\n0 0\n"),

@@ -33,7 +33,7 @@ func (x *Subject) stateDir() {
 		return // a mistake in the settings, and reported as one
 	}
 	dir := stateDir(x.Config.StateDir, x.BrokerID)
-	at, ok := x.directory("state directory: can be written", dir, []string{"lock", "deletes", "copies", "spool"},
+	at, ok := x.directory("state directory: access", dir, []string{"lock", "deletes", "copies", "spool"},
 		"make "+x.Config.StateDir+" a directory that the daemon's user may write, or set "+keyStateDir)
 	if !ok {
 		return
@@ -41,9 +41,9 @@ func (x *Subject) stateDir() {
 	var st syscall.Statfs_t
 	if err := syscall.Statfs(at, &st); err == nil {
 		if free := int64(st.Bavail) * int64(st.Bsize); free < leastFree { //nolint:unconvert // of another size on darwin
-			x.Report(Finding{Check: "state directory: has room", Result: Warn, Text: fmt.Sprintf("%d MiB are free", free>>20), Do: "make room, or set " + keyStateDir})
+			x.Report(Finding{Check: "state directory: free space", Result: Warn, Text: fmt.Sprintf("%d MiB are free", free>>20), Do: "make room, or set " + keyStateDir})
 		} else {
-			x.Report(Finding{Check: "state directory: has room", Result: OK})
+			x.Report(Finding{Check: "state directory: free space", Result: OK})
 		}
 	}
 	if at == dir {
@@ -57,7 +57,7 @@ const leastOld = time.Hour
 
 // journal looks for orders to delete that are not worked off.
 func (x *Subject) journal(dir string) {
-	const what = "journal of deletes: is worked off"
+	const what = "journal of deletes"
 	list, err := os.ReadDir(dir)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		x.check(what, err, "let the daemon's user read it")
@@ -98,7 +98,7 @@ func (x *Subject) diskCache() {
 	if x.DiskDir == "" {
 		return
 	}
-	at, ok := x.directory("disk cache: its directory can be written", x.DiskDir, []string{"lock", "tmp"}, "let the daemon's user write "+filepath.Dir(x.DiskDir))
+	at, ok := x.directory("disk cache: access", x.DiskDir, []string{"lock", "tmp"}, "let the daemon's user write "+filepath.Dir(x.DiskDir))
 	if ok && at == x.DiskDir {
 		x.locked("disk cache", at)
 	}
@@ -180,10 +180,10 @@ func access(path string) error {
 func (x *Subject) locked(what, dir string) {
 	err := durable.Locked(dir)
 	if errors.Is(err, durable.ErrLocked) {
-		x.Report(Finding{Check: what + ": a daemon runs", Result: OK, Text: oneLine(err.Error())})
+		x.Report(Finding{Check: what + ": lock", Result: OK, Text: oneLine(err.Error())})
 		return
 	}
-	x.check(what+": can be locked", err, "put it on a local file system")
+	x.check(what+": lock", err, "put it on a local file system")
 }
 
 // command looks for the program that the plug-in starts.
@@ -191,7 +191,7 @@ func (x *Subject) command() {
 	if x.Command == "" {
 		return
 	}
-	const what = "command of the plug-in: can be run"
+	const what = "command of the plug-in"
 	name := firstWord(x.Command)
 	path, err := exec.LookPath(name)
 	if err == nil && path != name {

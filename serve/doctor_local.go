@@ -24,7 +24,7 @@ func (x *Subject) memory() {
 	b := x.Segments.Budget()
 	limit, needs := b.Stats().Limit, b.Needs()
 	f := Finding{
-		Check: "memory: the budget fits", Result: OK,
+		Check: "memory: the budget", Result: OK,
 		Text: fmt.Sprintf("memory.budget.bytes is %d MiB, %d MiB are needed at least", limit>>20, (needs.Fixed+needs.Copy+needs.Fetch)>>20),
 	}
 	have, of := memoryOf("/sys/fs/cgroup/memory.max", "/proc/meminfo")
@@ -66,7 +66,7 @@ func (x *Subject) token() {
 	if x.Config.TokenFile == "" {
 		return // as above
 	}
-	const what = "token: can be read"
+	const what = "token"
 	if _, err := ReadToken(x.Config.TokenFile); err != nil {
 		x.check(what, err, "write 16 to 1024 printable characters into the file that "+keyTokenFile+" names")
 		return
@@ -89,7 +89,7 @@ func (x *Subject) tls() {
 
 func (x *Subject) logDirs() {
 	if len(x.LogDirs) == 0 {
-		x.Report(Finding{Check: "log directories: are known", Result: Warn, Text: "none: every file of a segment is sent over the connection",
+		x.Report(Finding{Check: "log directories", Result: Warn, Text: "none: every file of a segment is sent over the connection",
 			Do: "set " + keyLogDirs + ", unless broker and daemon share no disk"})
 		return
 	}
@@ -98,11 +98,11 @@ func (x *Subject) logDirs() {
 		if err == nil {
 			_, err = d.Readdirnames(1)
 			if err = errors.Join(noEnd(err), d.Close()); err == nil {
-				x.Report(Finding{Check: "log directory " + dir + ": can be read", Result: OK})
+				x.Report(Finding{Check: "log directory " + dir + ": access", Result: OK})
 				continue
 			}
 		}
-		x.Report(Finding{Check: "log directory " + dir + ": can be read", Result: Warn, Text: oneLine(err.Error()) + "; its files are sent over the connection",
+		x.Report(Finding{Check: "log directory " + dir + ": access", Result: Warn, Text: oneLine(err.Error()) + "; its files are sent over the connection",
 			Do: "let the daemon's user read it, or correct " + keyLogDirs})
 	}
 }
@@ -117,7 +117,7 @@ func (x *Subject) address(ctx context.Context, setting, address string) {
 	if _, port, err := net.SplitHostPort(address); err != nil || port == "0" {
 		return // none, a mistake in the settings and reported as one, or any port that is free
 	}
-	what := "address " + address + ": is free"
+	what := "address " + address
 	l, err := new(net.ListenConfig).Listen(ctx, "tcp", address)
 	switch {
 	case errors.Is(err, syscall.EADDRINUSE):

@@ -127,7 +127,7 @@ func TestExamine_EachRequestOfTheStoreHasItsLine(t *testing.T) {
 	}
 	for what, want := range map[string]string{
 		"put": "fail store: put an object", "get": "fail store: get it", "range": "fail store: get a range of it", "stat": "fail store: look at it",
-		"list": "fail store: the driver's own probe", "delete": "fail store: delete it", "clock": "warn clock: agrees with the store's",
+		"list": "fail store: the driver's own probe", "delete": "fail store: delete it", "clock": "warn clock: against the store's",
 	} {
 		space := new(mem.Space)
 		found := examine(t, &refusing{Driver: space.Client(mem.Options{}), what: what, with: backends.Errorf(backends.Denied, "not for you")}, nil)
@@ -167,19 +167,19 @@ func TestExamine_LooksAtTheMachine(t *testing.T) {
 		change func(*Subject)
 		want   string
 	}{
-		"metrics":      {func(x *Subject) { x.Config.Metrics = taken.Addr().String() }, "warn address " + taken.Addr().String() + ": is free"},
-		"state":        {func(x *Subject) { x.Config.StateDir = filepath.Join(file, "below") }, "fail state directory: can be written"},
-		"disk cache":   {func(x *Subject) { x.DiskDir = filepath.Join(file, "below") }, "fail disk cache: its directory can be written"},
-		"no command":   {func(x *Subject) { x.Command = `"` + filepath.Join(dir, "no such") + `" -v` }, "fail command of the plug-in: can be run"},
-		"no program":   {func(x *Subject) { x.Command = file }, "fail command of the plug-in: can be run"},
-		"bare command": {func(x *Subject) { x.Command = "sh -x" }, "warn command of the plug-in: can be run"},
-		"short token":  {func(x *Subject) { x.Config.TokenFile = file }, "fail token: can be read"},
-		"no token":     {func(x *Subject) { x.Config.TokenFile = filepath.Join(dir, "none") }, "fail token: can be read"},
-		"public token": {func(x *Subject) { x.Config.TokenFile = open }, "warn token: can be read"},
+		"metrics":      {func(x *Subject) { x.Config.Metrics = taken.Addr().String() }, "warn address " + taken.Addr().String()},
+		"state":        {func(x *Subject) { x.Config.StateDir = filepath.Join(file, "below") }, "fail state directory: access"},
+		"disk cache":   {func(x *Subject) { x.DiskDir = filepath.Join(file, "below") }, "fail disk cache: access"},
+		"no command":   {func(x *Subject) { x.Command = `"` + filepath.Join(dir, "no such") + `" -v` }, "fail command of the plug-in"},
+		"no program":   {func(x *Subject) { x.Command = file }, "fail command of the plug-in"},
+		"bare command": {func(x *Subject) { x.Command = "sh -x" }, "warn command of the plug-in"},
+		"short token":  {func(x *Subject) { x.Config.TokenFile = file }, "fail token"},
+		"no token":     {func(x *Subject) { x.Config.TokenFile = filepath.Join(dir, "none") }, "fail token"},
+		"public token": {func(x *Subject) { x.Config.TokenFile = open }, "warn token"},
 		"certificate":  {func(x *Subject) { x.Config.CertFile, x.Config.KeyFile = file, file }, "fail TLS: certificates and key"},
-		"log dir":      {func(x *Subject) { x.LogDirs = []string{file + "s"} }, "warn log directory " + file + "s: can be read"},
-		"no log dirs":  {func(x *Subject) { x.LogDirs = nil }, "warn log directories: are known"},
-		"address":      {func(x *Subject) { x.Config.Listen = "256.0.0.1:1" }, "fail address 256.0.0.1:1: is free"},
+		"log dir":      {func(x *Subject) { x.LogDirs = []string{file + "s"} }, "warn log directory " + file + "s: access"},
+		"no log dirs":  {func(x *Subject) { x.LogDirs = nil }, "warn log directories"},
+		"address":      {func(x *Subject) { x.Config.Listen = "256.0.0.1:1" }, "fail address 256.0.0.1:1"},
 	} {
 		if got := bad(examine(t, new(mem.Space).Client(mem.Options{}), tc.change)); len(got) != 1 || got[0] != tc.want {
 			t.Errorf("%s: %v, want %s", name, got, tc.want)
@@ -209,7 +209,7 @@ func TestExamine_OrdersThatAreNotWorkedOff(t *testing.T) {
 	}
 	for _, name := range []string{"x.json.bad", "old.json"} {
 		write(name, 2*leastOld)
-		if got := look(); len(got) != 1 || got[0] != "warn journal of deletes: is worked off" {
+		if got := look(); len(got) != 1 || got[0] != "warn journal of deletes" {
 			t.Errorf("%s: %v", name, got)
 		}
 		if err := os.Remove(filepath.Join(deletes, name)); err != nil {

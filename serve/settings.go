@@ -107,7 +107,7 @@ func ParseConfig(props map[string]string, how Start, o settings.Options) (Config
 		c.Listen, c.CertFile, c.KeyFile, c.ClientCAFile = "127.0.0.1:0", "", "", ""
 	} else {
 		if c.TokenFile == "" {
-			errs = append(errs, settings.Missing(o.Prefix+keyTokenFile, "is required: a file with a token that only the daemon's clients can read"))
+			errs = append(errs, settings.Missing(o.Prefix+keyTokenFile, "is required for a daemon that you start: a file with a token that only its clients can read; or set %s, and the plug-in starts the daemon", o.Prefix+keyCommand))
 		}
 		errs = append(errs, c.CheckListen(o.Prefix, public))
 	}

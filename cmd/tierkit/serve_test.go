@@ -78,7 +78,7 @@ func TestDoctor_OnRealServers(t *testing.T) {
 // TestDoctor_ADaemonThatThePluginStarts needs neither a token nor a port of its own; a broker's file that starts it is complete without them.
 func TestDoctor_ADaemonThatThePluginStarts(t *testing.T) {
 	lines := fmt.Sprintf("rsm.config.storage.backend=fs\nrsm.config.storage.root=%s\nrsm.config.tierkit.state.dir=%s\n", t.TempDir(), t.TempDir())
-	for _, f := range command(t, cli.ExitOK, "doctor", "--config", configure(t, lines+"rsm.config.tierkit.serve.command="+os.Args[0]+"\n"), "--json") {
+	for _, f := range command(t, cli.ExitOK, "doctor", "--config", configure(t, lines+"remote.log.storage.manager.class.name=io.github.tierkit.kafka.RemoteStorageManager\nrsm.config.tierkit.serve.command="+os.Args[0]+"\n"), "--json") {
 		if what := fmt.Sprint(f["check"]); f["result"] == "fail" || strings.HasPrefix(what, "address") || strings.HasPrefix(what, "token") {
 			t.Errorf("%v", f)
 		}
@@ -97,6 +97,7 @@ func TestDoctor_ADaemonThatThePluginStarts(t *testing.T) {
 func TestDoctor_SaysWhatToDo(t *testing.T) {
 	for name, tc := range map[string]struct{ old, new, check, do string }{
 		"secret": {"secret.access.key=", "secret.access.key=wrong", "store", "credentials"},
+		"scheme": {"endpoint.url=http:", "endpoint.url=https:", "store", "do this: check http:// against https://"},
 		"bucket": {"bucket.name=", "bucket.name=no-such-", "store", "bucket"},
 		"state":  {"tierkit.state.dir=", "tierkit.state.dir=" + os.Args[0] + "/below-a-file", "state directory", "tierkit.state.dir"},
 		"token":  {"tierkit.token.file=", "tierkit.token.file=/none", "token", "tierkit.token.file"},

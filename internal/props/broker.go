@@ -25,6 +25,33 @@ const (
 	keyZooKeeper           = "zookeeper.connect"
 )
 
+// What a broker's file says of its remote storage.
+const (
+	KeyStorageEnable   = "remote.log.storage.system.enable"
+	KeyManagerClass    = "remote.log.storage.manager.class.name"
+	KeyManagerPath     = "remote.log.storage.manager.class.path"
+	KeyMetadataManager = keyMetadataListener
+)
+
+// Broker returns the value of a key of the broker's, without blanks around it; "" where the file does not have it.
+func (f *File) Broker(key string) string { return strings.TrimSpace(f.all[key]) }
+
+// HasPlugin tells a file of a broker with a plug-in for remote storage, ours or another one.
+func (f *File) HasPlugin() bool {
+	if f.RSMPrefix != "" {
+		return true
+	}
+	for key := range f.all {
+		if strings.HasPrefix(key, "remote.log.storage.") {
+			return true
+		}
+	}
+	return false
+}
+
+// HasProviders tells a file whose broker replaces values of the form ${...} before it uses them.
+func (f *File) HasProviders() bool { return f.Broker(keyProviders) != "" }
+
 // isBroker tells a key of a broker that may also stand in a file of bare keys.
 func isBroker(key string) bool {
 	switch key {

@@ -185,18 +185,18 @@ func (f *File) check() error {
 }
 
 // checkProviders refuses values that a broker would replace before we see them: passing "${vault:...}" on as a password would fail far from
-// here.
+// here. Where the broker would not, a value that looks like that gets a notice.
 func (f *File) checkProviders() []error {
-	if strings.TrimSpace(f.all[keyProviders]) == "" {
-		return nil
-	}
 	var errs []error
 	for _, side := range []struct {
 		prefix string
 		keys   map[string]string
 	}{{f.RSMPrefix, f.RSM}, {f.RLMMPrefix, f.RLMM}} {
 		for _, key := range slices.Sorted(maps.Keys(side.keys)) {
-			if strings.Contains(side.keys[key], "${") {
+			switch {
+			case !f.HasProviders() && strings.HasPrefix(side.keys[key], "${"):
+				f.Notices = append(f.Notices, side.prefix+key+" begins with ${, and the file has no config.providers: it is taken as it is; if that is not meant give the value, or for a secret file:PATH or env:NAME")
+			case f.HasProviders() && strings.Contains(side.keys[key], "${"):
 				errs = append(errs, settings.Missing(side.prefix+key, "uses a config provider of the broker, which is not there outside it; "+
 					"give the value, or for a secret file:PATH or env:NAME"))
 			}
