@@ -204,30 +204,30 @@ func (a *app) listCases(h conformance.Harness) error {
 	return t.flush()
 }
 
-// target completes a harness with the store that the configuration names.
-func (a *app) target(ctx context.Context, h *conformance.Harness) error {
+// target completes a harness with the store that the configuration names, and returns the settings as a report shows them.
+func (a *app) target(ctx context.Context, h *conformance.Harness) (shown map[string]string, err error) {
 	if a.config == "" {
-		return usagef("--config FILE is required: a broker's server.properties, or the storage.* settings of the store to check")
+		return nil, usagef("--config FILE is required: a broker's server.properties, or the storage.* settings of the store to check")
 	}
 	file, err := props.Load(a.config)
 	if file == nil {
-		return asUsage(err)
+		return nil, asUsage(err)
 	}
 	o := settings.Options{Getenv: a.LookupEnv, Prefix: file.RSMPrefix}
 	choice, perr := a.registry.Parse(file.RSM, o)
 	if err := errors.Join(err, perr); err != nil {
-		return asUsage(fmt.Errorf("%s: %w", a.config, err))
+		return nil, asUsage(fmt.Errorf("%s: %w", a.config, err))
 	}
 	for _, n := range file.Notices {
 		a.notice(n)
 	}
 	h.Factory, h.Prefix = &choice.Factory, file.RSM["key.prefix"]
 	if h.Settings, err = a.resolved(choice.Factory.Settings, file.RSM); err != nil {
-		return err
+		return nil, err
 	}
 	h.Knobs = conformance.KnobsOf(choice.Factory)
 	a.suite(h, choice)
-	return a.reachable(ctx, choice)
+	return shownSettings(choice.Config, h.Settings), a.reachable(ctx, choice)
 }
 
 // reachable finds out before the first case what would fail all of them: wrong credentials, a bucket that is not there.
@@ -292,7 +292,8 @@ func behind(endpoint func(string) map[string]string, at string) func(string) map
 
 // conformance runs the suite.
 func (a *app) conformance(ctx context.Context, h conformance.Harness, f *conformanceFlags) error {
-	if err := a.target(ctx, &h); err != nil {
+	settings, err := a.target(ctx, &h)
+	if err != nil {
 		return err
 	}
 	file, err := openReport(f.report)
@@ -304,6 +305,7 @@ func (a *app) conformance(ctx context.Context, h conformance.Harness, f *conform
 		names = slices.DeleteFunc(names, func(name string) bool { return !h.Only.MatchString(name) })
 	}
 	r := &conformanceReport{Driver: h.Factory.Name, Version: a.version.Version, Config: a.config, Scale: f.scale, Run: f.run, Started: a.Now().UTC(), now: a.Now}
+	r.Go, r.Platform, r.Settings, r.Prefix = a.version.Go, a.version.Platform, settings, h.Prefix
 	r.Deviations, r.Cases, r.Summary.Seed = f.deviations, len(names), h.Seed
 	p := a.newProgress()
 	p.show("opening %s", r.Driver)
@@ -320,7 +322,7 @@ func (a *app) conformance(ctx context.Context, h conformance.Harness, f *conform
 		p.show("%d of %d cases, %d failed: %s", len(r.Results), len(names), r.Summary.Failed, res.Name())
 	})
 	p.clear()
-	r.end(err)
+	r.end(err, names)
 	if err := errors.Join(file.write(r), a.verdict(r)); err != nil {
 		return err
 	}

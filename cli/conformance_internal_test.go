@@ -3,6 +3,7 @@ package cli
 import (
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/tierkit/tierkit/backends"
 	"github.com/tierkit/tierkit/backends/azure"
@@ -14,18 +15,54 @@ import (
 func TestReport_SaysNoMoreThanWasChecked(t *testing.T) {
 	failed := conformanceSummary{Failed: 1}
 	for want, r := range map[string]conformanceReport{
-		"**keeps the contract** with":                                                       {},
-		"**keeps what was checked, a part of the contract,** with":                          {Run: "^put/"},
-		"**does not keep the contract** with":                                               {Run: "^put/", Summary: failed},
-		"**was not checked to the end: interrupted** with":                                  {Run: "^put/", Ended: "interrupted"},
-		"**does not keep the contract, and was not checked to the end: interrupted,** with": {Ended: "interrupted", Summary: failed},
-		"**keeps the contract, but for what is known of the store (see below),** with":      {Summary: conformanceSummary{Deviating: 1}},
+		"The driver **keeps the contract** with the store of this configuration.\n":                                                  {},
+		"The driver **keeps what was checked, a part of the contract,** with the store of this configuration.\n":                     {Run: "^put/"},
+		"The driver **does not keep the contract** with the store of this configuration.\n":                                          {Run: "^put/", Summary: failed},
+		"**was not checked to the end**. The run ended early, 3 cases were not run to their end: interrupted.\n":                     {Run: "^put/", Ended: "interrupted", Summary: conformanceSummary{NotRun: 3}},
+		"**does not keep the contract** with the store of this configuration. The run ended early, 0 cases":                          {Ended: "interrupted", Summary: failed},
+		"**keeps the contract, but for what is known of the store** (see below) with the store of this configuration.\n":             {Summary: conformanceSummary{Deviating: 1}},
+		"a part of the contract,** with the store of this configuration. Cases that the store is known to fail have failed too (see": {Run: "^put/", Summary: conformanceSummary{Deviating: 1}},
 		"| cases | all |": {},
 		"| cases | those that match `^(put\\|get)/` |": {Run: "^(put|get)/"},
 	} {
 		if text := string(r.markdown()); !strings.Contains(text, want) {
 			t.Errorf("lacks %q:\n%s", want, text)
 		}
+	}
+}
+
+// Cases end in any order, and the settings may hold secrets.
+func TestReport_IsInOrderAndShowsNoSecret(t *testing.T) {
+	r := conformanceReport{now: time.Now, Go: "go1", Platform: "plan9/mips"}
+	names := caseNames()
+	for _, name := range []string{names[40], names[7], names[8]} {
+		at := strings.LastIndex(name, "/")
+		r.Results = append(r.Results, caseResultJSON{Case: name[:at], Level: name[at+1:], Outcome: "pass"})
+	}
+	r.end(nil, names)
+	var reg backends.Registry
+	if err := reg.Register(azure.Factory()); err != nil {
+		t.Fatal(err)
+	}
+	given := map[string]string{
+		"storage.backend": "azure", "storage.azure.container.name": "box", "storage.azure.account.name": "acc", "storage.azure.account.key": "c2VjcmV0",
+		"storage.azure.endpoint.url": "https://acc.example/acc",
+	}
+	choice, err := reg.Parse(given, settings.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	delete(given, "storage.backend")
+	r.Settings = shownSettings(choice.Config, given)
+	text := string(r.markdown())
+	for _, want := range []string{"| go1, plan9/mips |", "| `storage.azure.container.name` | box |", "| `storage.azure.endpoint.url` | https://acc.example/acc |", "| `storage.azure.account.key` | "} {
+		if !strings.Contains(text, want) {
+			t.Errorf("lacks %q:\n%s", want, text)
+		}
+	}
+	first, second, third := strings.Index(text, names[7]+" "), strings.Index(text, names[8]+" "), strings.Index(text, names[40]+" ")
+	if first < 0 || second < first || third < second || strings.Contains(text, "c2VjcmV0") {
+		t.Errorf("the order, or a secret:\n%s", text)
 	}
 }
 

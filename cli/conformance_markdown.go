@@ -20,7 +20,7 @@ around every driver, which checks arguments, resumes reads that broke and hides 
 // markdown is the report for people who have not seen the code: what failed comes first, with everything that is needed to understand it.
 func (r *conformanceReport) markdown() []byte {
 	var b bytes.Buffer
-	fmt.Fprintf(&b, "# Conformance of driver %s\n\nThe driver **%s** with the store of this configuration.\n\n%s\n", r.Driver, r.verdict(), whatThisIs)
+	fmt.Fprintf(&b, "# Conformance of driver %s\n\n%s\n\n%s\n", r.Driver, r.verdict(), whatThisIs)
 	r.facts(&b)
 	failed := r.of(conformance.Fail)
 	if len(failed) > 1 {
@@ -66,22 +66,28 @@ func (r *conformanceReport) of(o conformance.Outcome) (out []*caseResultJSON) {
 	return out
 }
 
-// verdict says no more than was checked.
+// verdict is a sentence or two, and says no more than was checked.
 func (r *conformanceReport) verdict() string {
+	const with = " with the store of this configuration"
 	s := r.Summary
+	text := "The driver **keeps the contract**" + with + "."
 	switch {
-	case s.Failed > 0 && r.Ended != "":
-		return "does not keep the contract, and was not checked to the end: " + oneLineMarkdown(r.Ended) + ","
 	case s.Failed > 0:
-		return "does not keep the contract"
+		text = "The driver **does not keep the contract**" + with + "."
 	case r.Ended != "":
-		return "was not checked to the end: " + oneLineMarkdown(r.Ended)
+		text = "Whether the driver keeps the contract" + with + " **was not checked to the end**."
 	case r.Run != "":
-		return "keeps what was checked, a part of the contract,"
+		text = "The driver **keeps what was checked, a part of the contract,**" + with + "."
 	case s.Deviating > 0:
-		return "keeps the contract, but for what is known of the store (see below),"
+		text = "The driver **keeps the contract, but for what is known of the store** (see below)" + with + "."
 	}
-	return "keeps the contract"
+	if r.Ended != "" {
+		text += fmt.Sprintf(" The run ended early, %d cases were not run to their end: %s.", s.NotRun, strings.TrimSuffix(oneLineMarkdown(r.Ended), "."))
+	}
+	if s.Deviating > 0 && (s.Failed > 0 || r.Ended != "" || r.Run != "") {
+		text += " Cases that the store is known to fail have failed too (see below)."
+	}
+	return text
 }
 
 // facts are what was run.
@@ -92,10 +98,19 @@ func (r *conformanceReport) facts(b *bytes.Buffer) {
 		cases = "those that match `" + r.Run + "`"
 	}
 	rows := [][2]string{
-		{"tierkit", r.Version}, {"configuration", r.Config}, {"started", r.Started.Format(time.RFC3339)}, {"took", fmt.Sprintf("%.1f s", s.Seconds)},
+		{"tierkit", r.Version}, {"built with", r.Go + ", " + r.Platform}, {"driver", r.Driver}, {"configuration", r.Config},
+	}
+	for _, name := range slices.Sorted(maps.Keys(r.Settings)) {
+		rows = append(rows, [2]string{"`" + name + "`", r.Settings[name]})
+	}
+	if r.Prefix != "" {
+		rows = append(rows, [2]string{"`key.prefix`", r.Prefix})
+	}
+	rows = append(rows, [][2]string{
+		{"started", r.Started.Format(time.RFC3339)}, {"took", fmt.Sprintf("%.1f s", s.Seconds)},
 		{"scale", r.Scale}, {"cases", cases}, {"seed", fmt.Sprint(s.Seed)}, {"passed", fmt.Sprint(s.Passed)}, {"failed", fmt.Sprint(s.Failed)},
 		{"known to fail", fmt.Sprint(s.Deviating)}, {"skipped", fmt.Sprint(s.Skipped)}, {"not run", fmt.Sprint(s.NotRun)},
-	}
+	}...)
 	b.WriteString("| | |\n| --- | --- |\n")
 	for _, row := range rows {
 		fmt.Fprintf(b, "| %s | %s |\n", row[0], cellMarkdown(row[1]))

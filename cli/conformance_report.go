@@ -1,11 +1,15 @@
 package cli
 
 import (
+	"cmp"
 	"encoding/json"
+	"net/url"
 	"os"
 	"path/filepath"
+	"slices"
 	"time"
 
+	"github.com/tierkit/tierkit/backends"
 	"github.com/tierkit/tierkit/conformance"
 )
 
@@ -13,7 +17,11 @@ import (
 type conformanceReport struct {
 	Driver     string             `json:"driver"`
 	Version    string             `json:"version"` // of tierkit
+	Go         string             `json:"go"`
+	Platform   string             `json:"platform"`
 	Config     string             `json:"config"`
+	Settings   map[string]string  `json:"settings"` // those of the driver that the file gives; a secret is hidden
+	Prefix     string             `json:"prefix"`   // key.prefix
 	Scale      string             `json:"scale"`
 	Run        string             `json:"run"`        // "": all cases, else only those that match
 	Deviations string             `json:"deviations"` // what --deviations said
@@ -98,12 +106,34 @@ func (r *conformanceReport) add(res conformance.Result) {
 	}
 }
 
-func (r *conformanceReport) end(err error) {
+// end completes a report, with its results in the order of names.
+func (r *conformanceReport) end(err error, names []string) {
 	r.Summary.Seconds = seconds(r.now().Sub(r.Started))
 	r.Summary.NotRun = r.Cases - len(r.Results)
 	if err != nil {
 		r.Ended = err.Error()
 	}
+	place := make(map[string]int) // results come as cases end
+	for i, name := range names {
+		place[name] = i
+	}
+	slices.SortStableFunc(r.Results, func(a, b caseResultJSON) int {
+		return cmp.Compare(place[a.Case+"/"+a.Level], place[b.Case+"/"+b.Level])
+	})
+}
+
+// shownSettings are the settings of a driver for a report that may be published: no secrets, and of a URL neither user nor query.
+func shownSettings(c *backends.Config, given map[string]string) map[string]string {
+	out := make(map[string]string)
+	for name := range given {
+		text := c.Text(name)
+		if u, err := url.Parse(text); err == nil && u.Host != "" {
+			u.User, u.RawQuery, u.Fragment = nil, "", ""
+			text = u.String()
+		}
+		out[name] = text
+	}
+	return out
 }
 
 // reportFile is where a report goes. It is opened before the run, which takes its time.

@@ -78,7 +78,7 @@ type Case struct {
 	ID     string // "get/range-past-end-clipped"
 	Rule   string // the sentence of the contract that it enforces
 	Level  Level
-	Needs  func(backends.Properties) bool // nil: every driver
+	Needs  func(backends.Properties) (excludes string) // the property that excludes the case, "" for none; nil: every driver
 	Uses   []Facility
 	Scale  Scale  // Full: not in a Quick run
 	Step   string // of the requests that the case is about: it does not run on a driver that makes none
@@ -99,8 +99,10 @@ func (j job) skips(h *Harness, p backends.Properties) string {
 	if c.Scale > h.Scale {
 		return "runs at the scale full"
 	}
-	if c.Needs != nil && !c.Needs(p) {
-		return "the driver's properties exclude it"
+	if c.Needs != nil {
+		if excludes := c.Needs(p); excludes != "" {
+			return "the driver's properties exclude it: " + excludes
+		}
 	}
 	for _, f := range c.Uses {
 		if f == UsesFaults && h.NoFaults != "" {
@@ -124,6 +126,14 @@ func Cases() []Case {
 }
 
 // What many cases need.
-func ifAbsent(p backends.Properties) bool { return p.IfAbsent }
-func versions(p backends.Properties) bool { return p.Versions }
-func overHTTP(p backends.Properties) bool { return p.HTTP }
+func ifAbsent(p backends.Properties) string { return unless(p.IfAbsent, "IfAbsent is false") }
+func versions(p backends.Properties) string { return unless(p.Versions, "Versions is false") }
+func overHTTP(p backends.Properties) string { return unless(p.HTTP, "HTTP is false") }
+
+// unless is what excludes a case where ok does not hold.
+func unless(ok bool, excludes string) string {
+	if ok {
+		return ""
+	}
+	return excludes
+}

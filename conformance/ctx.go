@@ -29,7 +29,7 @@ func ctxCases() []Case {
 	}
 }
 
-func multipart(p backends.Properties) bool { return p.MinPartBytes > 0 }
+func multipart(p backends.Properties) string { return unless(p.MinPartBytes > 0, "MinPartBytes is 0") }
 
 // callAll calls everything that takes a context and returns the errors by name. The object "k" must be there.
 func callAll(ctx context.Context, c *Client) map[string]error {

@@ -41,7 +41,7 @@ func deleteCases() []Case {
 	}
 }
 
-func bulk(p backends.Properties) bool { return p.MaxBulkDelete > 0 }
+func bulk(p backends.Properties) string { return unless(p.MaxBulkDelete > 0, "MaxBulkDelete is 0") }
 
 func deleteRemoves(_ T, b *Bench) {
 	c, other := b.Client(), b.Client()

@@ -38,9 +38,9 @@ func keysCases() []Case {
 	}
 }
 
-func flatKeys(p backends.Properties) bool { return p.FlatKeys }
+func flatKeys(p backends.Properties) string { return unless(p.FlatKeys, "FlatKeys is false") }
 
-func notFlatKeys(p backends.Properties) bool { return !p.FlatKeys }
+func notFlatKeys(p backends.Properties) string { return unless(!p.FlatKeys, "FlatKeys is true") }
 
 // roundTrip stores each key with bytes of its own and looks at all of them from another client.
 func roundTrip(t T, b *Bench, keys []string) {

@@ -2,6 +2,7 @@ package conformance
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"errors"
@@ -40,7 +41,11 @@ func mpuCases() []Case {
 	}
 }
 
-func multipartOverHTTP(p backends.Properties) bool { return p.HTTP && p.MinPartBytes > 0 }
+func multipartOverHTTP(p backends.Properties) string { return cmp.Or(overHTTP(p), multipart(p)) }
+
+func fewParts(p backends.Properties) string {
+	return unless(p.MaxParts > 0 && p.MaxParts <= 1000, "MaxParts is 0 or above 1000")
+}
 
 // event is the beginning or the end of a request with a body, or of another one that changes something.
 type event struct {
@@ -402,7 +407,7 @@ func mpuForeign(t T, b *Bench) {
 			left = slices.DeleteFunc(left, func(u backends.Upload) bool { return u.Key == "" && !lists(ups, u.ID) })
 		}
 		if err != nil || len(left) > 0 {
-			t.Errorf("after all that there are uploads: %s", fmt.Sprint(left, err))
+			t.Errorf("after all that there are uploads: %s, want none", fmt.Sprint(left, err))
 		}
 	}
 }

@@ -121,7 +121,7 @@ func truthOfParts(t T, b *Bench, p backends.Properties) {
 	if _, ok := c.Raw().(backends.UploadLister); ok {
 		ups, err := c.Uploads(t.Context(), "pending")
 		if err != nil || len(ups) > 0 && p.PendingExpires == 0 {
-			t.Errorf("Properties.PendingExpires is %s, pending after a failed Put is %+v, %v", p.PendingExpires, ups, err)
+			t.Errorf("Properties.PendingExpires is %s, pending after a failed Put is %+v, %v, want nothing", p.PendingExpires, ups, err)
 		}
 	}
 	if !p.HTTP {

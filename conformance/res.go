@@ -331,7 +331,7 @@ func putLimitsCases() []Case {
 		{ID: "put/too-large", Rule: "A size above MaxObjectBytes is refused before the first byte is read or sent.", Level: Store, Run: putTooLarge},
 		{
 			ID: "put/too-many-parts", Rule: "A body of unknown size that needs more than MaxParts parts is InvalidArgument, and nothing is left.", Level: Driver,
-			Needs: func(p backends.Properties) bool { return p.MaxParts > 0 && p.MaxParts <= 1000 }, Uses: []Facility{UsesTinyParts}, Run: putTooMany, // 64 MiB
+			Needs: fewParts, Uses: []Facility{UsesTinyParts}, Run: putTooMany, // 64 MiB
 		},
 	}
 }

@@ -120,6 +120,17 @@ func TestRun_LooksForPendingUploads(t *testing.T) {
 	}
 }
 
+func TestSkips_NameTheProperty(t *testing.T) {
+	j := job{c: Case{Needs: multipartOverHTTP}}
+	for want, p := range map[string]backends.Properties{
+		"the driver's properties exclude it: HTTP is false": {MinPartBytes: 1}, "the driver's properties exclude it: MinPartBytes is 0": {HTTP: true}, "": {HTTP: true, MinPartBytes: 1},
+	} {
+		if got := j.skips(&Harness{}, p); got != want {
+			t.Errorf("%+v: %q, want %q", p, got, want)
+		}
+	}
+}
+
 func TestRun_DeviationsAreStrict(t *testing.T) {
 	h := space()
 	h.Deviations = []Deviation{{Case: "get/whole/driver", Reason: "of a lie", Issue: "issue 1"}}
