@@ -30,13 +30,13 @@ func TestMessages_NumbersThatAreNone(t *testing.T) {
 // What a message tells to run can be run.
 func TestMessages_NameTheCommandWhoseHelpHelps(t *testing.T) {
 	for want, args := range map[string][]string{
-		"tierkit: unknown flag: --confg; see tierkit --help\n":                                   {"--confg", "x"},
-		"tierkit: ls: unknown flag: --form-store; see tierkit ls --help\n":                       {"ls", "--form-store"},
-		"tierkit: metadata: unknown command \"dmp\"; it has: dump status watch\n":                {"metadata", "dmp"},
-		"tierkit: metadata needs one of: dump status watch\n":                                    {"metadata"},
-		"tierkit: help: unknown command \"metadata dmp\"; the commands are: dump status watch\n": {"help", "metadata", "dmp"},
-		"tierkit: dump: unknown flag: --all; see tierkit metadata dump --help\n":                 {"metadata", "dump", "--all"},
-		"tierkit: watch: flag needs an argument: --from; see tierkit metadata watch --help\n":    {"metadata", "watch", "--from"},
+		"tierkit: unknown flag: --confg; see tierkit --help\n":                                                      {"--confg", "x"},
+		"tierkit: ls: unknown flag: --form-store; see tierkit ls --help\n":                                          {"ls", "--form-store"},
+		"tierkit: metadata: unknown command \"dmp\"; it has: dump status watch\n":                                   {"metadata", "dmp"},
+		"tierkit: metadata needs one of: dump status watch\n":                                                       {"metadata"},
+		"tierkit: help: unknown command \"metadata dmp\", did you mean dump? The commands are: dump status watch\n": {"help", "metadata", "dmp"},
+		"tierkit: dump: unknown flag: --all; see tierkit metadata dump --help\n":                                    {"metadata", "dump", "--all"},
+		"tierkit: watch: flag needs an argument: --from; see tierkit metadata watch --help\n":                       {"metadata", "watch", "--from"},
 	} {
 		if r := fails(t, cli.ExitUsage, nil, args...); r.err != want {
 			t.Errorf("%q printed %q, want %q", args, r.err, want)
@@ -94,5 +94,14 @@ func TestMessages_SumOfSizesThatAreKnownInPart(t *testing.T) {
 	must(t, "copy", "--config", b.config, "--include-active", b.logs)
 	if out := must(t, "ls", "--config", b.config).out; !strings.Contains(out, "4 segments, ") || !strings.Contains(out, "; 1 segment with a known size in the store: ") {
 		t.Errorf("the size of one of four segments is known:\n%s", out)
+	}
+}
+
+func TestRun_NamesTheCommandThatIsMeant(t *testing.T) {
+	for _, args := range [][]string{{"docter"}, {"help", "docter"}} {
+		fails(t, cli.ExitUsage, []string{`unknown command "docter", did you mean doctor?`}, args...)
+	}
+	if r := fails(t, cli.ExitUsage, []string{"the commands are"}, "xyzzy"); strings.Contains(r.err, "did you mean") {
+		t.Errorf("%s", r.err)
 	}
 }

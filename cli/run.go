@@ -18,6 +18,7 @@ import (
 
 	"github.com/tierkit/tierkit/backends"
 	"github.com/tierkit/tierkit/conformance"
+	"github.com/tierkit/tierkit/internal/settings"
 	"github.com/tierkit/tierkit/remotelog"
 )
 
@@ -107,7 +108,7 @@ func (a *app) root() *cobra.Command {
 		Args:          cobra.ArbitraryArgs,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(args) > 0 {
-				return usagef("unknown command %q; the commands are: %s", args[0], strings.Join(commandNames(cmd), " "))
+				return unknownCommand("", args[:1], cmd)
 			}
 			_ = cmd.Help() // writes to Out, whose errors nobody can be told
 			return usagef("a command is needed")
@@ -143,10 +144,10 @@ func (a *app) helpCmd() *cobra.Command {
 		Short: "help about a command",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			to := cmd.Root()
-			for _, name := range args {
+			for i, name := range args {
 				next := slices.IndexFunc(to.Commands(), func(c *cobra.Command) bool { return c.Name() == name })
 				if next < 0 {
-					return usagef("help: unknown command %q; the commands are: %s", strings.Join(args, " "), strings.Join(commandNames(to), " "))
+					return unknownCommand("help: ", args[:i+1], to)
 				}
 				to = to.Commands()[next]
 			}
@@ -167,6 +168,15 @@ func flagProblem(err error) string {
 	default:
 		return strings.TrimSuffix(text, number.Error()) + "it must be a whole number"
 	}
+}
+
+// unknownCommand says which of the commands of cmd could be meant by the last of words.
+func unknownCommand(before string, words []string, cmd *cobra.Command) error {
+	names, name := commandNames(cmd), strings.Join(words, " ")
+	if near := settings.Nearest(words[len(words)-1], names); near != "" {
+		return usagef("%sunknown command %q, did you mean %s? The commands are: %s", before, name, near, strings.Join(names, " "))
+	}
+	return usagef("%sunknown command %q; the commands are: %s", before, name, strings.Join(names, " "))
 }
 
 func commandNames(cmd *cobra.Command) []string {
