@@ -32,7 +32,7 @@ func newDoubtful(t *testing.T) *doubtful {
 
 func (d *doubtful) finish(t *testing.T) error {
 	t.Helper()
-	return d.m.Update(t.Context(), upd(d.md, finished))
+	return d.m.Update(within(t), upd(d.md, finished))
 }
 
 func TestDoubt_EventThatIsReadBeforeAppendReturnsIsKnown(t *testing.T) {
@@ -102,6 +102,26 @@ func TestDoubt_LaterWriteProvesThatItNeverLanded(t *testing.T) {
 		}
 		wantAt(t, d.m, d.tp, 0, 5, &d.md)
 		mustUpdate(t, d.m, d.md, delStarted)
+	})
+}
+
+// The later write may be read before its Append has returned. Nothing else is read then that could end the wait for the first one.
+func TestDoubt_LaterWriteIsReadBeforeAppendReturns(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		d := newDoubtful(t)
+		d.log.OnAppend(memlogtest.UnknownNever)
+		wantErr(t, "Update", d.finish(t), remotelog.ErrOutcomeUnknown)
+		d.log.OnAppend(func(_ context.Context, _ int32, _ []byte, land func() (rlmm.Position, error)) (rlmm.Position, error) {
+			pos, err := land()
+			settle()
+			return pos, err
+		})
+		mustAdd(t, d.m, seg(d.tp, 2, 10, 19, 0, 10))
+		d.log.OnAppend(nil)
+		if n := d.m.Status().Partitions[0].InDoubt; n != 0 {
+			t.Errorf("%d in doubt, want none: the log was read on without it", n)
+		}
+		mustUpdate(t, d.m, d.md, finished)
 	})
 }
 

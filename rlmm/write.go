@@ -117,8 +117,8 @@ func (mp *metaPartition) appended(w *write, end int64, err error) {
 				mp.resolve(w, s.result)
 			}
 		}
-		mp.settleWrites()
 		mp.proves(w.n, end)
+		mp.settleWrites() // the reader may be behind it already, and come no further
 	case errors.Is(err, remotelog.ErrOutcomeUnknown):
 		if n := len(w.seen); n > 0 {
 			mp.resolve(w, w.seen[n-1].result)
