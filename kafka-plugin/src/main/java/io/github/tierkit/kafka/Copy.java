@@ -127,6 +127,7 @@ final class Copy {
             Client.check(deadline);
             long asked = System.nanoTime();
             try {
+                boolean waited = begun; // the daemon answers at once that it has begun
                 Map<String, Object> answer = begun ? state() : begin();
                 begun = true;
                 backoff.reset();
@@ -135,7 +136,7 @@ final class Copy {
                 }
                 if ("wants".equals(answer.get("state"))) {
                     send(answer.get("files"));
-                } else {
+                } else if (waited) {
                     pause(asked);
                 }
             } catch (IOException e) {
