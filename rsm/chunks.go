@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/tierkit/tierkit/cache"
+	"github.com/tierkit/tierkit/internal/bounded"
 	"github.com/tierkit/tierkit/membudget"
 )
 
@@ -255,7 +256,7 @@ func (c *chunkLoads) close() error {
 	}
 	c.mu.Unlock()
 	c.cache.Close()
-	if waited(c.running.Wait, closeLoads) {
+	if bounded.Wait(closeLoads, c.running.Wait) {
 		return nil
 	}
 	c.mu.Lock()

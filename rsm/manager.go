@@ -12,6 +12,7 @@ import (
 	"github.com/tierkit/tierkit/cache/disk"
 	"github.com/tierkit/tierkit/chunking"
 	"github.com/tierkit/tierkit/crypto"
+	"github.com/tierkit/tierkit/internal/bounded"
 	"github.com/tierkit/tierkit/manifest"
 	"github.com/tierkit/tierkit/membudget"
 	"github.com/tierkit/tierkit/remotelog"
@@ -165,7 +166,7 @@ func (m *Manager) Close() error {
 	}
 	m.mu.Unlock()
 	var errs []error
-	if !waited(m.idle.Wait, closeCalls) {
+	if !bounded.Wait(closeCalls, m.idle.Wait) {
 		m.mu.Lock()
 		errs = append(errs, fmt.Errorf("rsm: %d calls did not end within %v of Close: a disk, or the client of the store, does not answer", len(m.ops), closeCalls))
 		m.mu.Unlock()
@@ -183,20 +184,6 @@ func (m *Manager) Close() error {
 		errs = append(errs, f())
 	}
 	return errors.Join(errs...)
-}
-
-// waited calls wait and says whether it returned in time.
-func waited(wait func(), limit time.Duration) bool {
-	done := make(chan struct{})
-	go func() { wait(); close(done) }()
-	t := time.NewTimer(limit)
-	defer t.Stop()
-	select {
-	case <-done:
-		return true
-	case <-t.C:
-		return false
-	}
 }
 
 // Budget returns the memory budget, for metrics.

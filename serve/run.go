@@ -11,6 +11,8 @@ import (
 	"net/http"
 	"os"
 	"time"
+
+	"github.com/tierkit/tierkit/internal/bounded"
 )
 
 const (
@@ -83,7 +85,7 @@ func (s *Server) Serve(ctx context.Context, l Listeners) error {
 		}
 	}
 	s.cancel(errStopping)
-	if !waited(lastCalls, s.handled.Wait) {
+	if !bounded.Wait(lastCalls, s.handled.Wait) {
 		return errors.Join(err, fmt.Errorf("%d calls did not end: a disk, or the client of the store, does not answer", s.calls.Load()+s.reads.Load()))
 	}
 	s.log.InfoContext(rest, "stopped: every call has ended")

@@ -12,6 +12,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/tierkit/tierkit/internal/bounded"
 	"github.com/tierkit/tierkit/remotelog"
 )
 
@@ -166,7 +167,7 @@ func (s *Server) Close() error {
 func (s *Server) close() error {
 	s.copies.stop()
 	s.cancel(errStopping)
-	if waited(closeTime, s.copies.wait, s.deletes.wait, s.running.Wait) {
+	if bounded.Wait(closeTime, s.copies.wait, s.deletes.wait, s.running.Wait) {
 		return s.state.close()
 	}
 	return fmt.Errorf("after %v of waiting there go on still %s: a disk, or the client of the store, does not answer; their directory %s stays locked until the process ends",
@@ -193,25 +194,6 @@ func (s *Server) goingOn() string {
 		return "looks at the state directory"
 	}
 	return strings.Join(what, "; ")
-}
-
-// waited says whether all of them returned, one after the other, before the time was over.
-func waited(limit time.Duration, wait ...func()) bool {
-	done := make(chan struct{})
-	go func() {
-		for _, f := range wait {
-			f()
-		}
-		close(done)
-	}()
-	t := time.NewTimer(limit)
-	defer t.Stop()
-	select {
-	case <-done:
-		return true
-	case <-t.C:
-		return false
-	}
 }
 
 // remove deletes a segment, whatever is there of it and whatever goes on with it here.
