@@ -34,7 +34,7 @@ func (e *examination) plugin(file *props.File) {
 		name = l[0].Name
 	}
 	listener := file.Broker(props.KeyMetadataManager)
-	reached := listener != "" || file.RLMM["remote.log.metadata.common.client.bootstrap.servers"] != ""
+	reached := listener != "" || file.HasBootstrap()
 	e.line(wrong, props.KeyMetadataManager, listener, reached, "the broker does not reach its topic of metadata", name+", or another name of its listeners")
 }
 

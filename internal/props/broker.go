@@ -49,6 +49,9 @@ func (f *File) HasPlugin() bool {
 	return false
 }
 
+// HasBootstrap tells a file whose metadata manager is told itself where brokers are, and needs no listener's name.
+func (f *File) HasBootstrap() bool { return f.RLMM[keyBootstrap] != "" }
+
 // HasProviders tells a file whose broker replaces values of the form ${...} before it uses them.
 func (f *File) HasProviders() bool { return f.Broker(keyProviders) != "" }
 
