@@ -103,30 +103,27 @@ class CopyTest {
 
     @Test
     void anInterruptOfACopyWhoseDaemonIsGoneWritesTheJournal() throws Exception {
-        try (Bench b = new Bench(dir).configured()) {
-            b.daemon.holdCopies = true;
-            Path journal = b.journal();
-            Sample s = new Sample(dir, 1000, false);
-            Running copy = new Running(b, s);
-            await(() -> b.daemon.operations.containsKey(s.id()));
-            b.daemon.kill();
-            copy.thread.interrupt();
-            assertInstanceOf(RemoteStorageException.class, copy.result());
-            assertTrue(copy.flag.get());
-            assertTrue(Files.exists(journal.resolve(s.id() + ".json")));
-        }
+        anInterruptWritesTheJournal(b -> b.daemon.kill());
     }
 
     /** The broker waits for the thread: a daemon that hangs does not keep it until the copy's deadline. */
     @Test
     void anInterruptOfACopyWhoseDaemonHangsWritesTheJournal() throws Exception {
+        anInterruptWritesTheJournal(b -> b.daemon.fault = DeleteTest::hang);
+    }
+
+    private interface Loss {
+        void of(Bench b) throws Exception;
+    }
+
+    private void anInterruptWritesTheJournal(Loss loss) throws Exception {
         try (Bench b = new Bench(dir).configured()) {
             b.daemon.holdCopies = true;
             Path journal = b.journal();
             Sample s = new Sample(dir, 1000, false);
             Running copy = new Running(b, s);
             await(() -> b.daemon.operations.containsKey(s.id()));
-            b.daemon.fault = DeleteTest::hang;
+            loss.of(b);
             copy.thread.interrupt();
             assertInstanceOf(RemoteStorageException.class, copy.result());
             assertTrue(copy.flag.get());

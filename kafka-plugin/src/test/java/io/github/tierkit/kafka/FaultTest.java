@@ -81,8 +81,8 @@ class FaultTest {
         list.add(new Case("none", Want.GOOD, b -> { }, ALL));
         list.add(new Case("daemon down", Want.PASSING, b -> b.daemon.kill(), ALL));
         list.add(new Case("daemon restarted", Want.GOOD, FaultTest::restartSoon, ALL));
-        list.add(new Case("daemon hangs", Want.PASSING, always(FaultTest::hang), ALL));
-        list.add(new Case("daemon hangs once", Want.GOOD, once(FaultTest::hang), ALL));
+        list.add(new Case("daemon hangs", Want.PASSING, always(DeleteTest::hang), ALL));
+        list.add(new Case("daemon hangs once", Want.GOOD, once(DeleteTest::hang), ALL));
         list.add(new Case("daemon slow", Want.GOOD, always((r, s) -> {
             Thread.sleep(200);
             return false;
@@ -140,13 +140,6 @@ class FaultTest {
         });
         t.setDaemon(true);
         t.start();
-    }
-
-    private static boolean hang(FakeDaemon.Request r, Socket s) throws InterruptedException {
-        while (!s.isClosed()) {
-            Thread.sleep(20);
-        }
-        return true;
     }
 
     /** The right bytes, and far too slowly: each read gets something, and the whole never comes. */
