@@ -155,8 +155,8 @@ class KnownTest {
             for (int i = 0; i < 10; i++) {
                 readers.submit(() -> {
                     brake.hold(System.nanoTime() + 60_000 * MS); // as if it began later: a slow machine holds all the same
-                    answered.countDown();
                     all.countDown();
+                    answered.countDown(); // last: whoever waits for it looks at the others
                     return null;
                 });
             }
