@@ -95,7 +95,6 @@ func TestStall_OfAnAnswer(t *testing.T) {
 	wantTimeout(t, err, "no byte moved")
 }
 
-// TestStall_SlowReaderIsNone: the time between two Reads is the reader's own.
 type roundTripper func(*http.Request) (*http.Response, error)
 
 func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
@@ -123,22 +122,27 @@ func TestBody_AnEndBeforeItsLengthIsNone(t *testing.T) {
 	}
 }
 
+// TestStall_SlowReaderIsNone: the time between two Reads is the reader's own.
 func TestStall_SlowReaderIsNone(t *testing.T) {
-	srv := server(t, func(w http.ResponseWriter, _ *http.Request, _ <-chan struct{}) { _, _ = w.Write(make([]byte, 1000)) })
-	tr := mustNew(t, Options{StallTimeout: short})
-	resp, err := tr.RoundTrip(request(t, http.MethodGet, srv.URL, nil))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer resp.Body.Close()
-	if _, err := io.ReadFull(resp.Body, make([]byte, 10)); err != nil {
-		t.Fatal(err)
-	}
-	idle := time.NewTimer(3 * short)
-	<-idle.C
-	if _, err := io.ReadAll(resp.Body); err != nil {
-		t.Errorf("after a pause: %v", err)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		tr := mustNew(t, Options{StallTimeout: short, Wrap: func(http.RoundTripper) http.RoundTripper {
+			return roundTripper(func(r *http.Request) (*http.Response, error) {
+				return &http.Response{StatusCode: 200, ContentLength: 100, Body: io.NopCloser(&drip{r.Context(), bytes.NewReader(make([]byte, 100)), short / 2})}, nil
+			})
+		}})
+		resp, err := tr.RoundTrip(request(t, http.MethodGet, "http://x.invalid", nil))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer resp.Body.Close()
+		if _, err := io.ReadFull(resp.Body, make([]byte, 10)); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(3 * short)
+		if _, err := io.ReadAll(resp.Body); err != nil {
+			t.Errorf("after a pause: %v", err)
+		}
+	})
 }
 
 func TestStall_OfSending(t *testing.T) {
@@ -240,27 +244,27 @@ func TestHeaderTimeout(t *testing.T) {
 }
 
 func TestAttemptTimeout_EndsWithTheHeader(t *testing.T) {
-	srv := server(t, func(w http.ResponseWriter, r *http.Request, quit <-chan struct{}) {
-		if r.URL.Path == "/hang" {
-			<-quit
-			return
+	synctest.Test(t, func(t *testing.T) {
+		tr := mustNew(t, Options{AttemptTimeout: short, Wrap: func(http.RoundTripper) http.RoundTripper {
+			return roundTripper(func(r *http.Request) (*http.Response, error) {
+				if r.URL.Path == "/hang" {
+					<-r.Context().Done()
+					return nil, r.Context().Err()
+				}
+				return &http.Response{StatusCode: 200, ContentLength: 4, Body: io.NopCloser(&drip{r.Context(), strings.NewReader("late"), 3 * short})}, nil
+			})
+		}})
+		err := fails(t, tr, request(t, http.MethodGet, "http://x.invalid/hang", nil))
+		wantTimeout(t, err, "no answer")
+		resp, err := tr.RoundTrip(request(t, http.MethodGet, "http://x.invalid/slow", nil))
+		if err != nil {
+			t.Fatal(err)
 		}
-		w.(http.Flusher).Flush()
-		pause := time.NewTimer(3 * short)
-		<-pause.C
-		_, _ = w.Write([]byte("late"))
+		defer resp.Body.Close()
+		if got, err := io.ReadAll(resp.Body); err != nil || string(got) != "late" {
+			t.Errorf("got %q, %v", got, err)
+		}
 	})
-	tr := mustNew(t, Options{AttemptTimeout: short})
-	err := fails(t, tr, request(t, http.MethodGet, srv.URL+"/hang", nil))
-	wantTimeout(t, err, "no answer")
-	resp, err := tr.RoundTrip(request(t, http.MethodGet, srv.URL+"/slow", nil))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer resp.Body.Close()
-	if got, err := io.ReadAll(resp.Body); err != nil || string(got) != "late" {
-		t.Errorf("got %q, %v", got, err)
-	}
 }
 
 func TestContext_EndOfTheCallersIsNoTimeout(t *testing.T) {
