@@ -1,9 +1,11 @@
 package testbed
 
 import (
+	"bytes"
 	"context"
 	"net"
 	"os"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -68,6 +70,9 @@ func TestProcess_ThatDoesNotStartSaysWhy(t *testing.T) {
 	p, err := start(t.TempDir(), nil, "/bin/sh", "-c", "echo cannot open the shop")
 	if err != nil {
 		t.Fatal(err)
+	}
+	for !bytes.Contains(p.tail(), []byte("shop")) {
+		runtime.Gosched() // until it has said so
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
 	defer cancel()
