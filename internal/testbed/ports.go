@@ -7,6 +7,7 @@ import (
 	"net"
 	"strconv"
 	"sync"
+	"testing"
 )
 
 // Servers get ports below those that systems give to outgoing connections (Linux from 32768, macOS from 49152): a port of that range that is free now may
@@ -52,6 +53,16 @@ func freePorts(n int) ([]int, error) {
 			return nil, err
 		}
 	}
+}
+
+// Ports returns ports for a server of a test's own, which may leave them for a while and come back.
+func Ports(t testing.TB, n int) []int {
+	t.Helper()
+	ports, err := freePorts(n)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return ports
 }
 
 // claimBlock makes a block ours that is nobody's.

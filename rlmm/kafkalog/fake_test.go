@@ -5,11 +5,9 @@ import (
 	"encoding/binary"
 	"fmt"
 	"hash/crc32"
-	"net"
 	"os"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -21,6 +19,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/tierkit/tierkit/internal/recordbatch"
+	"github.com/tierkit/tierkit/internal/testbed"
 	"github.com/tierkit/tierkit/rlmm"
 	"github.com/tierkit/tierkit/rlmm/logtest"
 )
@@ -32,6 +31,7 @@ type fake struct {
 	t     testing.TB
 	c     *kfake.Cluster
 	addrs []string
+	ports []int
 	dir   string
 	opts  []kfake.Opt
 }
@@ -41,7 +41,8 @@ func newFake(t testing.TB, opts ...kfake.Opt) *fake {
 	t.Helper()
 	f := &fake{t: t, dir: t.TempDir()}
 	f.opts = append([]kfake.Opt{kfake.DataDir(f.dir), kfake.ClusterID("fake-" + strings.ReplaceAll(f.dir, "/", "-"))}, opts...)
-	f.start(kfake.NumBrokers(2))
+	f.ports = testbed.Ports(t, 2)
+	f.start()
 	t.Cleanup(func() { f.c.Close() })
 	return f
 }
@@ -52,9 +53,9 @@ func withTopic(t testing.TB, partitions int32, opts ...kfake.Opt) *fake {
 	return newFake(t, append([]kfake.Opt{kfake.SeedTopics(partitions, Topic)}, opts...)...)
 }
 
-func (f *fake) start(opts ...kfake.Opt) {
+func (f *fake) start() {
 	f.t.Helper()
-	c, err := kfake.NewCluster(append(slices.Clone(f.opts), opts...)...)
+	c, err := kfake.NewCluster(append(slices.Clone(f.opts), kfake.Ports(f.ports...))...)
 	if err != nil {
 		f.t.Fatal(err)
 	}
@@ -64,21 +65,9 @@ func (f *fake) start(opts ...kfake.Opt) {
 // restart stops all brokers, runs change while they are down, and starts them at the same addresses.
 func (f *fake) restart(change func()) {
 	f.t.Helper()
-	var ports []int
-	for _, a := range f.addrs {
-		_, port, err := net.SplitHostPort(a)
-		if err != nil {
-			f.t.Fatal(err)
-		}
-		n, err := strconv.Atoi(port)
-		if err != nil {
-			f.t.Fatal(err)
-		}
-		ports = append(ports, n)
-	}
 	f.c.Close()
 	change()
-	f.start(kfake.Ports(ports...))
+	f.start()
 }
 
 // config is for connections without security.

@@ -95,10 +95,16 @@ func file(t *testing.T, b []byte) string {
 	return path
 }
 
+// How long it is tried to connect: where that should come to an end by itself, and where any end will do.
+const (
+	patient = time.Minute
+	hasty   = 2 * time.Second
+)
+
 // secured opens the log of a cluster with properties for all clients, writes and reads.
-func (f *fake) secured(props map[string]string) error {
+func (f *fake) secured(patience time.Duration, props map[string]string) error {
 	f.t.Helper()
-	full := map[string]string{common + "bootstrap.servers": strings.Join(f.addrs, ","), keyInitTimeout: "2s", keyInitRetry: "20ms"}
+	full := map[string]string{common + "bootstrap.servers": strings.Join(f.addrs, ","), keyInitTimeout: patience.String(), keyInitRetry: "20ms"}
 	for k, v := range props {
 		full[common+k] = v
 	}
@@ -111,7 +117,7 @@ func (f *fake) secured(props map[string]string) error {
 		return err
 	}
 	defer func() { _ = l.Close() }()
-	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), patient)
 	defer cancel()
 	if _, err := l.Append(ctx, 0, []byte("x")); err != nil {
 		return err
@@ -142,50 +148,50 @@ func TestTLS(t *testing.T) {
 	chain = "-----BEGIN CERTIFICATE-----" + chain
 	t.Run("broker of 127.0.0.1", func(t *testing.T) {
 		f := withTopic(t, 1, kfake.TLS(&tls.Config{Certificates: []tls.Certificate{server}}))
-		if err := f.secured(trust); err != nil {
+		if err := f.secured(patient, trust); err != nil {
 			t.Error(err)
 		}
-		if err := f.secured(map[string]string{"security.protocol": "SSL", "ssl.truststore.certificates": string(ca.pem), "ssl.enabled.protocols": "TLSv1.3"}); err != nil {
+		if err := f.secured(patient, map[string]string{"security.protocol": "SSL", "ssl.truststore.certificates": string(ca.pem), "ssl.enabled.protocols": "TLSv1.3"}); err != nil {
 			t.Errorf("certificates as text: %v", err)
 		}
 		begun := time.Now()
-		err := f.secured(with("ssl.truststore.location", file(t, stranger.pem)))
-		if _, ok := errors.AsType[*tls.CertificateVerificationError](err); !ok || time.Since(begun) > time.Second {
+		err := f.secured(patient, with("ssl.truststore.location", file(t, stranger.pem)))
+		if _, ok := errors.AsType[*tls.CertificateVerificationError](err); !ok || time.Since(begun) > patient/2 {
 			t.Errorf("another authority: %v after %v, want a certificate error at once", err, time.Since(begun))
 		}
-		if err := f.secured(map[string]string{"security.protocol": "PLAINTEXT"}); err == nil {
+		if err := f.secured(hasty, map[string]string{"security.protocol": "PLAINTEXT"}); err == nil {
 			t.Error("without TLS: no error")
 		}
-		if err := f.secured(with("ssl.server.name", "elsewhere.example")); err == nil {
+		if err := f.secured(hasty, with("ssl.server.name", "elsewhere.example")); err == nil {
 			t.Error("with another server name: no error")
 		}
 	})
 	t.Run("broker of another name", func(t *testing.T) {
 		f := withTopic(t, 1, kfake.TLS(&tls.Config{Certificates: []tls.Certificate{named}}))
-		err := f.secured(trust)
+		err := f.secured(patient, trust)
 		if _, ok := errors.AsType[*tls.CertificateVerificationError](err); !ok {
 			t.Errorf("%v, want a certificate error", err)
 		}
-		if err := f.secured(with("ssl.server.name", "broker.example")); err != nil {
+		if err := f.secured(patient, with("ssl.server.name", "broker.example")); err != nil {
 			t.Errorf("with its name: %v", err)
 		}
-		if err := f.secured(with("ssl.endpoint.identification.algorithm", "")); err != nil {
+		if err := f.secured(patient, with("ssl.endpoint.identification.algorithm", "")); err != nil {
 			t.Errorf("names not compared: %v", err)
 		}
-		err = f.secured(with("ssl.endpoint.identification.algorithm", "", "ssl.truststore.location", file(t, stranger.pem)))
+		err = f.secured(patient, with("ssl.endpoint.identification.algorithm", "", "ssl.truststore.location", file(t, stranger.pem)))
 		if _, ok := errors.AsType[*tls.CertificateVerificationError](err); !ok {
 			t.Errorf("names not compared, another authority: %v, want a certificate error", err)
 		}
 	})
 	t.Run("client certificate", func(t *testing.T) {
 		f := withTopic(t, 1, kfake.TLS(&tls.Config{Certificates: []tls.Certificate{server}, ClientAuth: tls.RequireAndVerifyClientCert, ClientCAs: clients}))
-		if err := f.secured(with("ssl.keystore.location", file(t, client))); err != nil {
+		if err := f.secured(patient, with("ssl.keystore.location", file(t, client))); err != nil {
 			t.Errorf("from a file: %v", err)
 		}
-		if err := f.secured(with("ssl.keystore.key", key, "ssl.keystore.certificate.chain", chain)); err != nil {
+		if err := f.secured(patient, with("ssl.keystore.key", key, "ssl.keystore.certificate.chain", chain)); err != nil {
 			t.Errorf("as text: %v", err)
 		}
-		if err := f.secured(trust); err == nil {
+		if err := f.secured(hasty, trust); err == nil {
 			t.Error("without: no error")
 		}
 	})
@@ -204,20 +210,20 @@ func TestSASL(t *testing.T) {
 				return m
 			}
 			jaas := fmt.Sprintf("%s required username=\"tierkit\" password=\"s3cr3t\";", modules()[mechanism])
-			if err := f.secured(base("sasl.jaas.config", jaas)); err != nil {
+			if err := f.secured(patient, base("sasl.jaas.config", jaas)); err != nil {
 				t.Errorf("sasl.jaas.config: %v", err)
 			}
-			if err := f.secured(base("sasl.jaas.config", "file:"+file(t, []byte(jaas)))); err != nil {
+			if err := f.secured(patient, base("sasl.jaas.config", "file:"+file(t, []byte(jaas)))); err != nil {
 				t.Errorf("sasl.jaas.config from a file: %v", err)
 			}
-			if err := f.secured(base("sasl.username", "tierkit", "sasl.password", "file:"+password)); err != nil {
+			if err := f.secured(patient, base("sasl.username", "tierkit", "sasl.password", "file:"+password)); err != nil {
 				t.Errorf("password from a file: %v", err)
 			}
-			err := f.secured(base("sasl.username", "tierkit", "sasl.password", "wrong"))
+			err := f.secured(hasty, base("sasl.username", "tierkit", "sasl.password", "wrong"))
 			if err == nil || strings.Contains(err.Error(), "wrong") {
 				t.Errorf("wrong password: %v", err)
 			}
-			if err := f.secured(map[string]string{}); err == nil {
+			if err := f.secured(hasty, map[string]string{}); err == nil {
 				t.Error("without authentication: no error")
 			}
 		})
