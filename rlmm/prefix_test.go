@@ -262,9 +262,16 @@ func TestManager_EveryAnswerIsAPrefixOfTheLog(t *testing.T) {
 	}
 }
 
+// enough: what was asked so far shows something, also of a manager that comes and goes.
+func (w *witness) enough(comes bool) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return len(w.answers) >= 100 && (!comes || w.notReady > 0)
+}
+
 // work writes; with comes, the manager is assigned the partitions and stopped in between.
 func (w *witness) work(ctx context.Context, t *testing.T, rng *rand.Rand, tps []remotelog.TopicIDPartition, comes bool) {
-	for step := range int64(1500) {
+	for step := int64(0); step < 1500 || !w.enough(comes) && ctx.Err() == nil; step++ {
 		if comes && step%100 == 0 {
 			if err := w.m.OnStop(tps); err != nil {
 				t.Error(err)
