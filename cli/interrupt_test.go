@@ -19,30 +19,19 @@ import (
 // Ctrl-C in the middle of a copy: exit code 130, the copy that was running is cleaned up or finished, nothing is left over.
 func TestInterrupt_CopyEndsInOrder(t *testing.T) {
 	// At 1 MiB a second the big segment takes more than a second.
-	b := newBed(t, []string{"upload.rate.limit.bytes.per.second=1048576"}, "blobs-0")
-	self, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
-	var out, errs bytes.Buffer
-	cmd := exec.CommandContext(t.Context(), self, "copy", "--config", b.config, b.logs)
-	cmd.Env = append(os.Environ(), childEnv+"=1")
-	cmd.Stdout, cmd.Stderr = &out, &errs
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	tmp := filepath.Join(b.store, ".tierkit", "tmp")
-	for deadline := time.Now().Add(time.Minute); ; {
-		if entries, _ := os.ReadDir(tmp); len(entries) > 0 {
-			break // the .log is on its way
+	settings := []string{"upload.rate.limit.bytes.per.second=1048576"}
+	b := newBed(t, settings, "blobs-0")
+	cmd, errs := beginCopy(t, b)
+	for met := 0; !standsInCopy(t, b, cmd.Process.Pid); met++ { // it was over before this looked: another one
+		_ = cmd.Wait() // it was waited for already
+		if met == 20 {
+			t.Fatalf("nothing is being copied: %s", errs)
 		}
-		if time.Now().After(deadline) {
-			t.Fatalf("nothing is being copied: %s%s", out.String(), errs.String())
-		}
+		b = newBed(t, settings, "blobs-0")
+		cmd, errs = beginCopy(t, b)
 	}
-	if err := cmd.Process.Signal(syscall.SIGINT); err != nil {
-		t.Fatal(err)
-	}
+	sendSignal(t, cmd.Process.Pid, syscall.SIGINT)
+	sendSignal(t, cmd.Process.Pid, syscall.SIGCONT)
 	_ = cmd.Wait() // the exit code tells
 	if code := cmd.ProcessState.ExitCode(); code != cli.ExitInterrupted || !strings.HasSuffix(errs.String(), "tierkit: interrupted\n") {
 		t.Errorf("exit code %d, standard error %q, want 130 and the word", code, errs.String())
@@ -54,6 +43,35 @@ func TestInterrupt_CopyEndsInOrder(t *testing.T) {
 	if listed := lines(t, must(t, "ls", "--config", b.config, "--json").out); len(listed) > 0 {
 		t.Errorf("the metadata still have %v", listed)
 	}
+}
+
+func beginCopy(t *testing.T, b bed) (cmd *exec.Cmd, errs *bytes.Buffer) {
+	t.Helper()
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	errs = new(bytes.Buffer)
+	cmd = exec.CommandContext(t.Context(), self, "copy", "--config", b.config, b.logs)
+	cmd.Env = append(os.Environ(), childEnv+"=1")
+	cmd.Stderr = errs
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	return cmd, errs
+}
+
+// standsInCopy stops the command while its .log is on its way; false if it has ended.
+func standsInCopy(t *testing.T, b bed, pid int) bool {
+	t.Helper()
+	for stop(t, pid) {
+		if entries, _ := os.ReadDir(filepath.Join(b.store, ".tierkit", "tmp")); len(entries) > 0 {
+			return true
+		}
+		sendSignal(t, pid, syscall.SIGCONT)
+		pause(time.Millisecond)
+	}
+	return false
 }
 
 // A log directory that another process holds as a broker does is refused, and nothing of it is taken. The reason is the same
