@@ -238,10 +238,10 @@ func TestContext_EndsAWaitBetweenAttempts(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	w := &wire{act: func(_ int, req *http.Request, _ http.RoundTripper) (*http.Response, error) {
 		cancel()
-		return forge(req, 503, "ServerBusy", "X-Ms-Retry-After-Ms", "4000"), nil
+		return forge(req, 503, "ServerBusy", "X-Ms-Retry-After-Ms", "3600000"), nil
 	}}
 	began := time.Now()
-	if err := operate(ctx, forged(t, w, Options{}), "get"); !errors.Is(err, context.Canceled) || time.Since(began) > 2*time.Second {
+	if err := operate(ctx, forged(t, w, Options{RetryDelay: 2 * time.Hour}), "get"); !errors.Is(err, context.Canceled) || time.Since(began) > time.Minute {
 		t.Errorf("got %v after %s", err, time.Since(began))
 	}
 }

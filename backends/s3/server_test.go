@@ -14,7 +14,6 @@ import (
 	"sync/atomic"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/minio/minio-go/v7"
 
@@ -511,11 +510,7 @@ func TestGet_ConnectionsAreUsedAgain(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	began := time.Now()
 	_ = obj.Body.Close() // early: goleak and the next line see what stays
-	if took := time.Since(began); took > time.Second {
-		t.Errorf("an early close took %s", took)
-	}
 	if _, err := obj.Body.Read(make([]byte, 1)); !errors.Is(err, backends.Closed) {
 		t.Errorf("read after close: %v", err)
 	}
