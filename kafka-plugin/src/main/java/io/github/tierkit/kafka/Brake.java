@@ -26,9 +26,17 @@ final class Brake {
         this.yield = yield;
     }
 
+    /** Waits for a while, for a call that fails without having taken any time. */
+    void hold() throws InterruptedException {
+        pause(HOLD_MS);
+    }
+
     /** Waits until a failed call, which began then, has taken a while. */
     void hold(long began) throws InterruptedException {
-        long left = HOLD_MS - TimeUnit.NANOSECONDS.toMillis(System.nanoTime() - began);
+        pause(HOLD_MS - TimeUnit.NANOSECONDS.toMillis(System.nanoTime() - began));
+    }
+
+    private void pause(long left) throws InterruptedException {
         if (left <= 0) {
             return;
         }

@@ -51,7 +51,7 @@ final class Known {
         Entry e = entries.get(place);
         if (e != null && !(e.over(nanos.getAsLong()) && e.asked.compareAndSet(false, true))) {
             metrics.failuresRepeated.increment();
-            brake.hold(System.nanoTime());
+            brake.hold();
             throw e.again;
         }
         try {

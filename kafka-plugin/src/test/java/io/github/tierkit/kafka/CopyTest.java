@@ -97,7 +97,7 @@ class CopyTest {
             copy.thread.interrupt();
             assertInstanceOf(RemoteStorageException.class, copy.result());
             assertTrue(copy.flag.get());
-            assertTrue(b.daemon.ordered.contains(s.id()), "ordered to be deleted");
+            await(() -> b.daemon.ordered.contains(s.id())); // to be deleted; the copy waits less than a second for the answer
         }
     }
 
@@ -197,7 +197,7 @@ class CopyTest {
             b.daemon.holdCopies = true;
             Sample s = new Sample(dir, 1000, false);
             assertEquals(RemoteStorageException.class, new Running(b, s).result().getClass());
-            assertTrue(b.daemon.ordered.contains(s.id()), "ordered to be deleted");
+            await(() -> b.daemon.ordered.contains(s.id())); // to be deleted; the copy waits less than a second for the answer
         }
     }
 
@@ -235,7 +235,7 @@ class CopyTest {
                 };
                 RemoteStorageException e = assertThrows(RemoteStorageException.class, () -> b.rsm.copyLogSegmentData(s.md, s.data));
                 assertTrue(e.getMessage().contains(gone ? "FileNotFoundException" : "shorter"), e.getMessage());
-                assertTrue(b.daemon.ordered.contains(s.id()), "the copy does not go on");
+                await(() -> b.daemon.ordered.contains(s.id())); // to be deleted: the copy does not go on
             }
         }
     }

@@ -25,6 +25,7 @@ import java.util.Set;
 import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.CopyOnWriteArrayList;
 import java.util.concurrent.ThreadLocalRandom;
+import java.util.concurrent.atomic.AtomicInteger;
 
 /** The API of tierkit serve over a map, on plain sockets so that a test can break whatever it wants. */
 final class FakeDaemon implements Closeable {
@@ -67,25 +68,32 @@ final class FakeDaemon implements Closeable {
     volatile boolean stream; // can open no file
     volatile boolean holdCopies; // copies do not end
     volatile int connections;
-    private int port;
+    private final int port;
     private volatile ServerSocket server;
+    private final AtomicInteger unsent = new AtomicInteger(); // answers
     private final Set<Socket> open = ConcurrentHashMap.newKeySet();
 
     /** Ports that some test has had: one that is free since its daemon was killed is not for another daemon. Below those of outgoing connections. */
     private static final Set<Integer> PORTS = ConcurrentHashMap.newKeySet();
 
     FakeDaemon() throws IOException {
-        while (server == null) {
-            port = ThreadLocalRandom.current().nextInt(20_000, 32_000);
+        server = listen();
+        port = server.getLocalPort();
+        accept(server);
+    }
+
+    /** Listens on a port that no other test gets, also when nobody listens on it for a while. */
+    static ServerSocket listen() throws IOException {
+        while (true) {
+            int port = ThreadLocalRandom.current().nextInt(20_000, 32_000);
             if (PORTS.add(port)) {
                 try {
-                    server = new ServerSocket(port, 50, InetAddress.getLoopbackAddress());
+                    return new ServerSocket(port, 50, InetAddress.getLoopbackAddress());
                 } catch (BindException e) {
                     continue; // somebody else's
                 }
             }
         }
-        accept(server);
     }
 
     /** Answers on another socket too, until the test has ended. */
@@ -95,6 +103,11 @@ final class FakeDaemon implements Closeable {
 
     String url() {
         return "http://127.0.0.1:" + port;
+    }
+
+    /** Waits until every answer is on its way, whole. */
+    void awaitSent() throws Exception {
+        CopyTest.await(() -> unsent.get() == 0);
     }
 
     /** Ends as kill -9 does: what was known of operations is gone, what is stored is not. */
@@ -137,6 +150,7 @@ final class FakeDaemon implements Closeable {
                 Socket s;
                 try {
                     s = on.accept();
+                    open.add(s); // first: a kill that comes now closes it, or is seen here
                     if (on.isClosed()) { // an accept that waits may still get one
                         s.close();
                         return;
@@ -145,7 +159,6 @@ final class FakeDaemon implements Closeable {
                     return;
                 }
                 connections++;
-                open.add(s);
                 daemonThread(() -> serve(s));
             }
         });
@@ -163,8 +176,13 @@ final class FakeDaemon implements Closeable {
             InputStream in = new BufferedInputStream(s.getInputStream());
             for (Request r = read(in); r != null; r = read(in)) {
                 log.add(r.method + " " + r.path);
-                if (!fault.handle(r, s)) {
-                    answer(r, s);
+                unsent.incrementAndGet();
+                try {
+                    if (!fault.handle(r, s)) {
+                        answer(r, s);
+                    }
+                } finally {
+                    unsent.decrementAndGet();
                 }
                 if (s.isClosed()) {
                     return;

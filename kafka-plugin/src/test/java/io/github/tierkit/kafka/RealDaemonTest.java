@@ -9,8 +9,12 @@ import java.io.BufferedReader;
 import java.io.IOException;
 import java.io.InputStream;
 import java.io.InputStreamReader;
+import java.nio.file.FileVisitResult;
 import java.nio.file.Files;
+import java.nio.file.NoSuchFileException;
 import java.nio.file.Path;
+import java.nio.file.SimpleFileVisitor;
+import java.nio.file.attribute.BasicFileAttributes;
 import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.HashMap;
@@ -24,7 +28,6 @@ import java.util.concurrent.FutureTask;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.AtomicBoolean;
 import java.util.stream.Collectors;
-import java.util.stream.Stream;
 import org.apache.kafka.common.config.ConfigException;
 import org.apache.kafka.server.log.remote.storage.RemoteLogSegmentMetadata;
 import org.apache.kafka.server.log.remote.storage.RemoteLogSegmentMetadata.CustomMetadata;
@@ -80,9 +83,26 @@ class RealDaemonTest {
 
     /** Objects in the store. */
     private List<String> objects() throws IOException {
-        try (Stream<Path> files = Files.walk(store)) {
-            return files.filter(Files::isRegularFile).map(f -> store.relativize(f).toString()).filter(f -> !f.startsWith(".tierkit")).collect(Collectors.toList());
-        }
+        List<String> found = new ArrayList<>();
+        Files.walkFileTree(store, new SimpleFileVisitor<>() {
+            @Override
+            public FileVisitResult visitFile(Path f, BasicFileAttributes a) {
+                String name = store.relativize(f).toString();
+                if (!name.startsWith(".tierkit")) {
+                    found.add(name);
+                }
+                return FileVisitResult.CONTINUE;
+            }
+
+            @Override
+            public FileVisitResult visitFileFailed(Path f, IOException e) throws IOException {
+                if (e instanceof NoSuchFileException) { // the daemon removes directories that are empty
+                    return FileVisitResult.CONTINUE;
+                }
+                throw e;
+            }
+        });
+        return found;
     }
 
     private static void check(byte[] want, InputStream in) throws IOException {

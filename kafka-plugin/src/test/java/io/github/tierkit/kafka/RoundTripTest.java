@@ -18,6 +18,7 @@ import java.util.Collections;
 import java.util.List;
 import java.util.Map;
 import java.util.Optional;
+import java.util.concurrent.Callable;
 import java.util.concurrent.atomic.AtomicInteger;
 import org.apache.kafka.server.log.remote.storage.RemoteLogSegmentMetadata.CustomMetadata;
 import org.apache.kafka.server.log.remote.storage.RemoteResourceNotFoundException;
@@ -130,6 +131,7 @@ class RoundTripTest {
             for (int i = 0; i < 5; i++) { // as a broker does: 1 MiB and a little, then close
                 try (InputStream in = b.rsm.fetchLogSegment(s.finished(), 0)) {
                     assertArrayEquals(Arrays.copyOf(s.log, (1 << 20) + 5000), in.readNBytes((1 << 20) + 5000));
+                    b.daemon.awaitSent(); // the close waits 10 ms for the rest
                 }
             }
             assertEquals(5, b.daemon.log.size(), "one request for each");
@@ -170,6 +172,10 @@ class RoundTripTest {
 
     /** Reads pieces as a broker does: until it has each. */
     private static void assertTaken(Bench b, Sample s, int[] pieces) throws Exception {
+        assertTaken(b, s, pieces, () -> null);
+    }
+
+    private static void assertTaken(Bench b, Sample s, int[] pieces, Callable<Void> beforeClose) throws Exception {
         int at = 1000;
         try (InputStream in = b.rsm.fetchLogSegment(s.finished(), at)) {
             for (int n : pieces) {
@@ -178,6 +184,7 @@ class RoundTripTest {
                 assertArrayEquals(Arrays.copyOfRange(s.log, at, at + n), got);
                 at += n;
             }
+            beforeClose.call();
         }
     }
 
@@ -188,7 +195,10 @@ class RoundTripTest {
             Sample s = new Sample(dir, 12 << 20, false);
             s.into(b.daemon);
             for (int i = 0; i < 5; i++) {
-                assertTaken(b, s, new int[] {17, 1_000_000 - 17, 17, 1_000_000 - 17, (1 << 20) - 1_000_000});
+                assertTaken(b, s, new int[] {17, 1_000_000 - 17, 17, 1_000_000 - 17, (1 << 20) - 1_000_000}, () -> {
+                    b.daemon.awaitSent(); // the close waits 10 ms for the rest
+                    return null;
+                });
             }
             assertEquals(1, b.daemon.connections);
         }

@@ -8,6 +8,7 @@ import static org.junit.jupiter.api.Assertions.assertTrue;
 import java.io.IOException;
 import java.io.InputStream;
 import java.net.InetAddress;
+import java.net.ServerSocket;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.security.KeyStore;
@@ -68,10 +69,16 @@ class TlsTest {
         return socket;
     }
 
+    private static int port() throws IOException {
+        try (ServerSocket free = FakeDaemon.listen()) {
+            return free.getLocalPort();
+        }
+    }
+
     /** Both sides renew everything while the broker runs: half of the files is no reason to give up what works. */
     @Test
     void filesThatChangeAreReadAgain() throws Exception {
-        SSLServerSocket socket = socket(key("server", "EC"), key("client", "EC").getCertificate("client"), 0);
+        SSLServerSocket socket = socket(key("server", "EC"), key("client", "EC").getCertificate("client"), port());
         try (Bench b = new Bench(dir)) {
             b.daemon.alsoOn(socket);
             b.deadlines(30_000).with("tierkit.serve.url", "https://127.0.0.1:" + socket.getLocalPort()).with("tierkit.serve.tls.ca.file", dir.resolve("server.crt"))
