@@ -160,7 +160,8 @@ func TestKafka_SilentOneIsWaitedForAloud(t *testing.T) {
 }
 
 func TestKafka_NobodyAnswers(t *testing.T) {
-	b := newBed(t, []string{bootstrapKey + "127.0.0.1:1", "remote.log.metadata.initialization.retry.max.timeout.ms=200"}, "payments-0")
+	// The first try has to come to its end on a slow machine, too.
+	b := newBed(t, []string{bootstrapKey + "127.0.0.1:1", "remote.log.metadata.initialization.retry.max.timeout.ms=1000"}, "payments-0")
 	fails(t, cli.ExitFailed, []string{"127.0.0.1:1", "refused", "bootstrap.servers"}, "ls", "--config", b.config)
 	b.configure(t, bootstrapKey+mute(t), "remote.log.metadata.initialization.retry.max.timeout.ms=200")
 	fails(t, cli.ExitFailed, []string{"tried for 200ms", "retry.max.timeout.ms", "bootstrap.servers"}, "copy", "--config", b.config, b.logs)
