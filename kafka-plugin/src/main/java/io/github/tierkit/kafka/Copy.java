@@ -32,6 +32,7 @@ final class Copy {
     private final LogSegmentData data;
     private final Deadline deadline;
     private final long lostMs;
+    private final Brake.Sleep sleep;
     private final String path;
     private final Map<String, Wanted> files = new LinkedHashMap<>();
     private byte[] begin;
@@ -52,7 +53,7 @@ final class Copy {
         }
     }
 
-    Copy(Client client, Retry retry, Uploads uploads, RemoteLogSegmentMetadata md, LogSegmentData data, long timeoutMs, long lostMs) {
+    Copy(Client client, Retry retry, Uploads uploads, RemoteLogSegmentMetadata md, LogSegmentData data, long timeoutMs, long lostMs, Brake.Sleep sleep) {
         this.client = client;
         this.retry = retry;
         this.uploads = uploads;
@@ -60,6 +61,7 @@ final class Copy {
         this.data = data;
         this.deadline = Deadline.in(timeoutMs, CREATE_READ_MS);
         this.lostMs = lostMs;
+        this.sleep = sleep;
         this.path = "/v1/copies/" + Segments.id(md);
     }
 
@@ -223,11 +225,8 @@ final class Copy {
     }
 
     /** The daemon waits before it says "running"; should it not, this does. */
-    private static void pause(long asked) throws InterruptedException {
-        long left = POLL_MS / 4 - TimeUnit.NANOSECONDS.toMillis(System.nanoTime() - asked);
-        if (left > 0) {
-            Thread.sleep(left);
-        }
+    private void pause(long asked) throws InterruptedException {
+        sleep.sleep(Math.max(0, POLL_MS / 4 - TimeUnit.NANOSECONDS.toMillis(System.nanoTime() - asked)));
     }
 
     /** Sends the files that the daemon cannot open itself, one after the other, and looks after the copy meanwhile. */

@@ -126,7 +126,7 @@ public final class RemoteStorageManager implements org.apache.kafka.server.log.r
             long timeoutMs = p.settings.number(Settings.COPY_TIMEOUT);
             long lostMs = p.settings.number(Settings.LOST_TIMEOUT);
             known.forget(Segments.id(md));
-            byte[] custom = new Copy(p.client, retry, p.uploads, md, data, timeoutMs, lostMs).run(p.deletion);
+            byte[] custom = new Copy(p.client, retry, p.uploads, md, data, timeoutMs, lostMs, Thread::sleep).run(p.deletion);
             metrics.copy.bytes.add(md.segmentSizeInBytes());
             if (custom == null) {
                 return Optional.empty();

@@ -13,6 +13,7 @@ import java.nio.file.Files;
 import java.nio.file.Path;
 import java.util.ArrayList;
 import java.util.List;
+import java.util.Map;
 import java.util.concurrent.Callable;
 import java.util.concurrent.ExecutorService;
 import java.util.concurrent.Executors;
@@ -256,6 +257,31 @@ class CopyTest {
             Sample s = new Sample(dir, 1000, false);
             assertThrows(RemoteStorageException.class, () -> b.rsm.copyLogSegmentData(s.md, s.data));
             assertEquals(5, puts.get());
+        }
+    }
+
+    /** A pause after the first answer would be one of every copy. One after "running" keeps off a daemon that answers without waiting. */
+    @Test
+    void aCopyThatHasBegunIsAskedAboutAtOnce() throws Exception {
+        try (Bench b = new Bench(dir)) {
+            AtomicInteger states = new AtomicInteger();
+            b.daemon.holdCopies = true;
+            b.daemon.fault = (r, s) -> {
+                if (!r.method().equals("GET")) {
+                    return false;
+                }
+                FakeDaemon.json(s, 200, Map.of("state", states.incrementAndGet() < 3 ? "running" : "done"));
+                return true;
+            };
+            Metrics metrics = new Metrics();
+            Client client = new Client(new ForeignDaemon(b.daemon.url(), dir.resolve("token"), null), metrics);
+            Retry retry = new Retry(metrics);
+            Sample s = new Sample(dir, 1000, false);
+            try (Uploads uploads = new Uploads(client, metrics)) {
+                new Copy(client, retry, uploads, s.md, s.data, 120_000, 120_000, ms -> b.daemon.log.add("pause")).run(new Deletion(client, retry, null, 120_000));
+            }
+            String state = "GET /v1/copies/" + s.id() + "?waitMs=400";
+            assertEquals(List.of("POST /v1/copies", state, "pause", state, "pause", state), b.daemon.log);
         }
     }
 
