@@ -145,6 +145,46 @@ func TestReadAhead_MoreWasSentThanRead(t *testing.T) {
 	})
 }
 
+// TestReadAhead_OfTwoScansTheOneUsedLast: two scans of a segment came so near to one another that a fetch could go on with either. The one used last is
+// taken, whichever came first and whichever ends nearer to where the fetch begins.
+func TestReadAhead_OfTwoScansTheOneUsedLast(t *testing.T) {
+	const mib = 1 << 20
+	for last, fetches := range map[string][][2]int64{ // in MiB; the last one is that of the scan to be taken
+		"is the one behind": {{12, 13}, {0, 10}, {9, 14}},
+		"is the one ahead":  {{0, 10}, {12, 16}, {9, 14}, {16, 17}},
+		"is the nearer end": {{0, 10}, {12, 16}, {16, 17}, {9, 14}},
+	} {
+		t.Run(last, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				d := newDistant(t, distantConfig())
+				md, _ := d.kafkaSegment(t, 1, 18*mib)
+				fetch := func(from, to int64) {
+					if _, err := read(t.Context(), d.Manager, md, from*mib, to*mib-1); err != nil {
+						t.Fatal(err)
+					}
+				}
+				for _, f := range fetches {
+					fetch(f[0], f[1])
+				}
+				scans, end := d.scansOf(), fetches[len(fetches)-1][1]*mib
+				for _, sc := range scans {
+					if sc.start > 13*mib || sc.next < 13*mib {
+						t.Fatalf("a scan of the bytes from %d to %d has nothing of MiB 13", sc.start, sc.next)
+					}
+				}
+				used := slices.IndexFunc(scans, func(sc *scan) bool { return sc.asked == end })
+				fetch(13, 15)
+				if n := len(d.scansOf()); len(scans) != 2 || n != 2 {
+					t.Fatalf("%d scans, then %d, want two", len(scans), n)
+				}
+				if got := slices.IndexFunc(scans, func(sc *scan) bool { return sc.asked == 15*mib }); got != used {
+					t.Errorf("the fetch went on with scan %d of the two, want %d, which was used last", got, used)
+				}
+			})
+		})
+	}
+}
+
 // listings counts what is asked for.
 func (d *distant) listings(err error) *atomic.Int64 {
 	var n atomic.Int64
