@@ -118,18 +118,12 @@ func (o outcome) count(step string) int {
 	return n
 }
 
-// moved is how many bytes went one way at a step.
-func (o outcome) moved(step string, of fault.Side) (n int64) {
-	for _, e := range o.events {
-		switch {
-		case e.Step != step:
-		case of == fault.Request:
-			n += e.Sent
-		default:
-			n += e.Got
-		}
+// first is the first request of a step, on which rules act.
+func (o outcome) first(step string) (e fault.Event) {
+	if i := slices.IndexFunc(o.events, func(e fault.Event) bool { return e.Step == step }); i >= 0 {
+		e = o.events[i]
 	}
-	return n
+	return e
 }
 
 // try makes the old state, then runs op against rules.

@@ -191,20 +191,19 @@ func stallBody(f *faulty, step string) {
 	}
 }
 
-// slowLink has a rate at which the body takes a second or more than one, and never pauses for as long as the timeout.
+// slowLink has a rate at which what goes over the line takes half as long again as the timeout, without a pause as long as that: who bounds how long an
+// attempt may take, and not how long nothing comes, gives up.
 func slowLink(f *faulty, step string) {
 	op := f.operationFor(step)
-	do := fault.Slow{Of: fault.Response, BytesPerSec: 300} // what is not data is short
-	switch {
-	case slices.Contains(dataSteps(), step):
-		do = fault.Slow{Of: fault.Request, BytesPerSec: int64(len(op.writes)) * 2 / 3}
-	case step == fault.Get:
-		do.BytesPerSec = 60_000
+	do, n := fault.Slow{Of: fault.Request}, int64(len(op.writes))
+	if !slices.Contains(dataSteps(), step) {
+		do.Of, n = fault.Response, f.b.r.steps.base[op.name].first(step).Got
 	}
+	do.BytesPerSec = max(1, n*int64(time.Second)/int64(faultTimeout*3/2))
 	out := f.try(op, fault.Rule{Step: step, Do: do})
 	f.recovered(do.String(), op, out, step, 0)
-	if out.took < time.Second/10 && out.moved(step, do.Of) >= do.BytesPerSec/5 {
-		f.t.Errorf("%s: took %s: the line was not slow", do, out.took)
+	if n > 1 && out.err == nil && out.took < faultTimeout {
+		f.t.Errorf("%s: took %s for %d bytes, want more than %s: the line was not slow", do, out.took, n, faultTimeout)
 	}
 }
 

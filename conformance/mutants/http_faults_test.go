@@ -22,7 +22,9 @@ func faultMutants() []Mutant {
 		in(body, "short-stream-is-final", "fault/clean-eof/get", "a stream that is too short cannot be gone on with", "	return n, b.classify(&TransportError{err})", "	return n, backends.Errorf(backends.Internal, \"too short: %v\", err)"),
 		in(driver, "waits-for-headers", "fault/stall-headers/stat", "the timeout of the answer is not set", "HeaderTimeout: o.ResponseTimeout, ", ""),
 		in(driver, "waits-for-bytes", "fault/stall-body/get", "the timeout of a silent stream is not set", "StallTimeout: o.StallTimeout,\n", "\n"),
-		in(driver, "attempt-has-a-deadline", "fault/slow-link/put", "an attempt has to end within a time, however many bytes it has", "StallTimeout: o.StallTimeout,\n", "StallTimeout: o.StallTimeout, AttemptTimeout: o.StallTimeout / 2,\n"),
+		in(driver, "attempt-has-a-deadline", "fault/slow-link/put", "an attempt has to end within a time, however many bytes it has", "StallTimeout: o.StallTimeout,\n", "StallTimeout: o.StallTimeout, AttemptTimeout: o.StallTimeout,\n"),
+		in(client, "answer-has-a-deadline", "fault/slow-link/mpu.commit", "an answer has to be there whole within a time, however slowly it comes", "	return resp, decode(resp, r.decode)\n",
+			"	defer time.AfterFunc(d.o.StallTimeout, func() { _ = resp.Body.Close() }).Stop()\n	return resp, decode(resp, r.decode)\n"),
 		in(errs, "strange-5xx-is-final", "fault/html-502/put", "a 5xx that the store did not send is the caller's mistake", "	if status >= 500 {", "	if status >= 600 {"),
 		in(put, "parts-without-checksum", "fault/corrupt-bit/mpu.part", "parts are sent without their checksum", "		header: http.Header{\"Acme-Crc32c\": {checksum(p.CRC32C)}},\n", ""),
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"net/http"
 	"net/http/httptest"
 	"regexp"
 	"strconv"
@@ -116,6 +117,9 @@ func sabotages() map[string]sabotage {
 			func(h *conformance.Harness) { spoiled(h, broken{shortIsWhole: true}) },
 			`^resume/not-by-the-driver/`,
 		},
+		"an attempt has a deadline": { // of the timeout that holds for silence
+			hurried, `^fault/slow-link/(put|get|list|resumable.chunk|resumable.commit|auth.token)/`,
+		},
 	}
 }
 
@@ -143,6 +147,39 @@ func spoiled(h *conformance.Harness, b broken) {
 		b.Driver = d
 		return &b, nil
 	}
+}
+
+// hurried opens drivers whose attempts end after 2 s, the answer's body included.
+func hurried(h *conformance.Harness) {
+	open := h.Open
+	h.Open = func(ctx context.Context, o conformance.OpenOptions) (backends.Driver, error) {
+		wrap := o.Env.WrapTransport
+		o.Env.WrapTransport = func(next http.RoundTripper) http.RoundTripper { return hurry{wrap(next)} }
+		return open(ctx, o)
+	}
+}
+
+type hurry struct{ next http.RoundTripper }
+
+func (h hurry) RoundTrip(r *http.Request) (*http.Response, error) {
+	ctx, cancel := context.WithTimeout(r.Context(), 2*time.Second)
+	resp, err := h.next.RoundTrip(r.WithContext(ctx))
+	if err != nil {
+		cancel()
+		return nil, err
+	}
+	resp.Body = &hurriedBody{resp.Body, cancel}
+	return resp, nil
+}
+
+type hurriedBody struct {
+	io.ReadCloser
+	cancel context.CancelFunc
+}
+
+func (b *hurriedBody) Close() error {
+	defer b.cancel()
+	return b.ReadCloser.Close()
 }
 
 // TestFaultCases_SeeABrokenDriver: each case that is named must fail; on the clean driver TestGCSOnOwnServer shows that they pass.
