@@ -113,7 +113,7 @@ func (b *Bench) Wait(done <-chan struct{}, what string) {
 	select {
 	case <-done:
 	case <-timer.C:
-		b.t.Fatalf("%s did not happen within %s", what, b.Prompt())
+		b.t.Fatalf("want %s within %s, it did not happen", what, b.Prompt())
 	}
 }
 
@@ -126,7 +126,7 @@ func (b *Bench) Until(what string, ok func() bool) {
 		}
 		return []string{what}
 	})) > 0 {
-		b.t.Fatalf("%s did not happen within %s", what, b.Prompt())
+		b.t.Fatalf("want %s within %s, it did not happen", what, b.Prompt())
 	}
 }
 
@@ -215,7 +215,7 @@ func (b *Bench) ClientWith(o ClientOptions) *Client {
 	b.t.Helper()
 	c, err := b.Open(b.t.ctx, o)
 	if err != nil {
-		b.t.Fatalf("open a client: %v", err)
+		b.t.Fatalf("open a client: got %v, want success", err)
 	}
 	return c
 }
@@ -258,7 +258,7 @@ func (b *Bench) release() {
 	for _, c := range slices.Backward(clients) {
 		b.t.guard(func() {
 			if err := c.Close(); err != nil {
-				b.t.Errorf("close of a client: %v", err)
+				b.t.Errorf("close of a client: got %v, want success", err)
 			}
 		})
 	}
@@ -297,7 +297,7 @@ func (b *Bench) sweep(ctx context.Context) {
 	b.mu.Unlock()
 	d, err := b.r.h.Open(ctx, b.open(ClientOptions{}))
 	if err != nil {
-		b.t.Errorf("open a client to look at what is left: %v", err)
+		b.t.Errorf("open a client to look at what is left: got %v, want success", err)
 		return
 	}
 	own := &scoped{d, ""}
@@ -306,14 +306,14 @@ func (b *Bench) sweep(ctx context.Context) {
 	}
 	defer func() {
 		if err := d.Close(); err != nil {
-			b.t.Errorf("close of the client that looked at what is left: %v", err)
+			b.t.Errorf("close of the client that looked at what is left: got %v, want success", err)
 		}
 	}()
 	suspects := b.pending(ctx, own)
 	keys := b.keys(ctx, own)
 	for _, key := range keys {
 		if _, ok := b.named[key]; !ok {
-			b.t.Errorf("an object is left that no Put was said to have stored: %q", key)
+			b.t.Errorf("got an object %q that no Put was said to have stored, want none", key)
 		}
 		b.named[key] = true
 	}
@@ -322,12 +322,12 @@ func (b *Bench) sweep(ctx context.Context) {
 			continue
 		}
 		if err := own.Delete(ctx, key); err != nil {
-			b.t.Errorf("delete %q after the case: %v", key, err)
+			b.t.Errorf("delete %q after the case: got %v, want success", key, err)
 		}
 	}
 	if len(keys) > 0 {
 		if keys = b.keys(ctx, own); len(keys) > 0 {
-			b.t.Errorf("left after everything was deleted: %q", keys)
+			b.t.Errorf("left after everything was deleted: got %q, want nothing", keys)
 		}
 	}
 	b.beneath(ctx, suspects)
@@ -346,7 +346,7 @@ func (b *Bench) pending(ctx context.Context, own *scoped) (suspects []string) {
 		for _, prefix := range prefixes {
 			ups, err := (&scoped{Driver: own.Driver}).listUploads(ctx, prefix)
 			if err != nil {
-				b.t.Errorf("list uploads after the case: %v", err)
+				b.t.Errorf("list uploads after the case: got %v, want success", err)
 			}
 			for _, u := range ups {
 				b.leftUpload(ctx, own, u)
@@ -363,10 +363,10 @@ func (b *Bench) beneath(ctx context.Context, suspects []string) {
 	}
 	left, err := b.r.leftovers(ctx, b.ns, suspects)
 	if err != nil {
-		b.t.Errorf("look under the driver after the case: %v", err)
+		b.t.Errorf("look under the driver after the case: got %v, want success", err)
 	}
 	for _, text := range left {
-		b.t.Errorf("left under the driver: %s", text)
+		b.t.Errorf("left under the driver: got %s, want nothing", text)
 	}
 }
 
@@ -376,13 +376,13 @@ func (b *Bench) leftUpload(ctx context.Context, own *scoped, u backends.Upload) 
 	if b.r.h.Shared && u.Key == "" {
 		return
 	}
-	b.t.Errorf("a pending upload is left: %+v", u)
+	b.t.Errorf("a pending upload is left: got %+v, want none", u)
 	lister, ok := own.Driver.(backends.UploadLister)
 	if !ok || !strings.HasPrefix(u.Key, own.prefix) {
 		return
 	}
 	if err := lister.AbortUpload(ctx, u); err != nil {
-		b.t.Errorf("abort it after the case: %v", err)
+		b.t.Errorf("abort it after the case: got %v, want success", err)
 	}
 }
 
@@ -392,7 +392,7 @@ func (b *Bench) keys(ctx context.Context, own *scoped) []string {
 	for token := ""; ; {
 		page, err := own.List(ctx, backends.ListOptions{Token: token})
 		if err != nil {
-			b.t.Errorf("list what is left: %v", err)
+			b.t.Errorf("list what is left: got %v, want success", err)
 			return keys
 		}
 		for _, i := range page.Infos {

@@ -29,13 +29,13 @@ func difference(got, want []byte) string {
 	n := min(len(got), len(want))
 	for i := range n {
 		if got[i] != want[i] {
-			return fmt.Sprintf("other bytes: %d came, %d were stored, the first difference is at %d", len(got), len(want), i)
+			return fmt.Sprintf("got other bytes: %d came, want the %d that were stored, the first difference is at %d", len(got), len(want), i)
 		}
 	}
 	if len(got) == len(want) {
-		return "the same bytes"
+		return "got the bytes that were stored"
 	}
-	return fmt.Sprintf("%d bytes came, %d were stored", len(got), len(want))
+	return fmt.Sprintf("got %d bytes, want the %d that were stored", len(got), len(want))
 }
 
 // reader hides everything of a body but Read.
@@ -112,12 +112,12 @@ type guarded struct {
 
 func (g *guarded) Read(p []byte) (int, error) {
 	if !g.mu.TryLock() {
-		g.t.Errorf("the body is read by two at the same time")
+		g.t.Errorf("the body: got two readers at the same time, want one")
 		return 0, io.EOF
 	}
 	defer g.mu.Unlock()
 	if g.isOver {
-		g.t.Errorf("the body is read after Put returned")
+		g.t.Errorf("the body: got a read after Put returned, want none")
 		return 0, errSource
 	}
 	n, err := g.r.Read(p)
@@ -127,7 +127,7 @@ func (g *guarded) Read(p []byte) (int, error) {
 
 // Close is there to be found by a driver that should not look.
 func (g *guarded) Close() error {
-	g.t.Errorf("the body was closed")
+	g.t.Errorf("the body: got a Close, want none")
 	return nil
 }
 

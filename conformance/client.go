@@ -142,7 +142,7 @@ func (c *Client) Write(key string, data []byte) backends.Info {
 	c.t.Helper()
 	info, err := c.Put(c.t.ctx, key, bytes.NewReader(data), backends.PutOptions{Size: int64(len(data))})
 	if err != nil {
-		c.t.Fatalf("put %q of %d bytes: %v", key, len(data), err)
+		c.t.Fatalf("put %q of %d bytes: got %v, want success", key, len(data), err)
 	}
 	return info
 }
@@ -152,7 +152,7 @@ func (c *Client) Open(key string, r backends.Range) *backends.Object {
 	c.t.Helper()
 	obj, err := c.Get(c.t.ctx, key, backends.GetOptions{Range: r})
 	if err != nil {
-		c.t.Fatalf("get %q %+v: %v", key, r, err)
+		c.t.Fatalf("get %q %+v: got %v, want success", key, r, err)
 	}
 	return obj
 }
@@ -172,13 +172,13 @@ func (c *Client) Range(key string, r backends.Range) []byte {
 	obj := c.Open(key, r)
 	data, err := readWhole(obj)
 	if err != nil {
-		c.t.Fatalf("read %q %+v: %v after %d bytes", key, r, err, len(data))
+		c.t.Fatalf("read %q %+v: got %v after %d bytes, want success", key, r, err, len(data))
 	}
 	if int64(len(data)) != obj.Length {
-		c.t.Fatalf("read %q %+v: %d bytes came, Object.Length is %d", key, r, len(data), obj.Length)
+		c.t.Fatalf("read %q %+v: got %d bytes, want the %d of Object.Length", key, r, len(data), obj.Length)
 	}
 	if err := obj.Body.Close(); err != nil {
-		c.t.Errorf("close the body of %q: %v", key, err)
+		c.t.Errorf("close the body of %q: got %v, want success", key, err)
 	}
 	return data
 }
@@ -194,7 +194,7 @@ func (c *Client) Info(key string) backends.Info {
 	c.t.Helper()
 	info, err := c.Stat(c.t.ctx, key)
 	if err != nil {
-		c.t.Fatalf("stat %q: %v", key, err)
+		c.t.Fatalf("stat %q: got %v, want success", key, err)
 	}
 	return info
 }
@@ -203,7 +203,7 @@ func (c *Client) Info(key string) backends.Info {
 func (c *Client) Remove(key string) {
 	c.t.Helper()
 	if err := c.Delete(c.t.ctx, key); err != nil {
-		c.t.Fatalf("delete %q: %v", key, err)
+		c.t.Fatalf("delete %q: got %v, want success", key, err)
 	}
 }
 
@@ -212,7 +212,7 @@ func (c *Client) Infos(prefix string) []backends.Info {
 	c.t.Helper()
 	infos := []backends.Info{}
 	if err := c.Lists(c.t.ctx, prefix, func(i backends.Info) { infos = append(infos, i) }); err != nil {
-		c.t.Fatalf("list %q: %v", prefix, err)
+		c.t.Fatalf("list %q: got %v, want success", prefix, err)
 	}
 	return infos
 }
@@ -247,7 +247,7 @@ func (c *Client) Lacks(key string) {
 	c.Missing("stat "+key, err)
 	for _, k := range c.Keys(key) {
 		if k == key {
-			c.t.Errorf("the listing shows %q, which should not be there", key)
+			c.t.Errorf("the listing: got %q in it, want it absent", key)
 		}
 	}
 }

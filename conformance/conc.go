@@ -35,34 +35,34 @@ func concMixed(t T, b *Bench) {
 	}
 	wg.Wait()
 	if keys := clients[0].Keys(""); len(keys) > 0 {
-		t.Errorf("everything was deleted, left are %q", keys)
+		t.Errorf("everything was deleted: got %q, want nothing", keys)
 	}
 }
 
 func concRound(t T, c, other *Client, key string, data []byte, ifAbsent bool) {
 	size := int64(len(data))
 	if _, err := c.Put(t.Context(), key, plain(data), backends.PutOptions{Size: size, IfAbsent: ifAbsent}); err != nil {
-		t.Errorf("put %s: %v", key, err)
+		t.Errorf("put %s: got %v, want success", key, err)
 		return
 	}
 	obj, err := other.Get(t.Context(), key, backends.GetOptions{Range: backends.All()})
 	if err != nil {
-		t.Errorf("get %s: %v", key, err)
+		t.Errorf("get %s: got %v, want success", key, err)
 		return
 	}
 	got, err := readWhole(obj)
 	_ = obj.Body.Close() // read side
 	if err != nil || !bytes.Equal(got, data) {
-		t.Errorf("read %s: %v, %s", key, err, difference(got, data))
+		t.Errorf("read %s: got %v, want success; %s", key, err, difference(got, data))
 	}
 	if st, err := other.Stat(t.Context(), key); err != nil || st.Size != size {
 		t.Errorf("stat %s: %d bytes, %v, want %d", key, st.Size, err, size)
 	}
 	if err := c.Delete(t.Context(), key); err != nil {
-		t.Errorf("delete %s: %v", key, err)
+		t.Errorf("delete %s: got %v, want success", key, err)
 	}
 	if _, err := c.Stat(t.Context(), key); !errors.Is(err, backends.NotFound) {
-		t.Errorf("stat %s after Delete: %s", key, shown(err))
+		t.Errorf("stat %s after Delete: got %s, want not_found", key, shown(err))
 	}
 }
 
@@ -73,7 +73,7 @@ func concNotHeldUp(t T, b *Bench) {
 	var upload, reads sync.WaitGroup
 	upload.Go(func() {
 		if _, err := c.Put(t.Context(), "slow", body, backends.PutOptions{Size: int64(p + 10)}); err != nil {
-			t.Errorf("put: %v", err)
+			t.Errorf("put: got %v, want success", err)
 		}
 	})
 	b.Wait(body.reached, "the middle of the body")
@@ -81,12 +81,12 @@ func concNotHeldUp(t T, b *Bench) {
 		reads.Go(func() {
 			obj, err := c.Get(t.Context(), "dir/k", backends.GetOptions{Range: backends.All()})
 			if err != nil {
-				t.Errorf("get: %v", err)
+				t.Errorf("get: got %v, want success", err)
 				return
 			}
 			defer obj.Body.Close()
 			if got, err := readWhole(obj); err != nil || !bytes.Equal(got, data) {
-				t.Errorf("read: %v, %s", err, difference(got, data))
+				t.Errorf("read: got %v, want success; %s", err, difference(got, data))
 			}
 		})
 	}

@@ -27,7 +27,7 @@ func configCases() []Case {
 func (b *Bench) parse(change func(props map[string]string), o settings.Options) (*backends.Choice, error) {
 	var r backends.Registry
 	if err := r.Register(*b.r.h.Factory); err != nil {
-		b.t.Fatalf("register the factory: %v", err)
+		b.t.Fatalf("register the factory: got %v, want success", err)
 	}
 	props := maps.Clone(b.r.h.Settings)
 	if props == nil {
@@ -42,12 +42,12 @@ func (b *Bench) parse(change func(props map[string]string), o settings.Options) 
 func names(t T, what string, err error, texts ...string) {
 	t.Helper()
 	if err == nil {
-		t.Errorf("%s: no error", what)
+		t.Errorf("%s: got no error, want one", what)
 		return
 	}
 	for _, text := range texts {
 		if said := err.Error(); !strings.Contains(said, text) {
-			t.Errorf("%s: the error does not name %s: %v", what, text, err)
+			t.Errorf("%s: want an error that names %s, got %v", what, text, err)
 		}
 	}
 }
@@ -58,7 +58,7 @@ func configUnknown(t T, b *Bench) {
 		_, err := b.parse(func(p map[string]string) { p[key] = "x" }, settings.Options{})
 		names(t, "a misspelt "+s.Name, err, key)
 		if known := err != nil && slices.ContainsFunc(b.r.h.Factory.Settings, func(s backends.Setting) bool { return strings.Contains(shown(err), s.Name) }); !known {
-			t.Errorf("the error about %s names no known setting: %v", key, err)
+			t.Errorf("the error about %s: got %v, want one that names a known setting", key, err)
 		}
 	}
 	if len(b.r.h.Factory.Settings) == 0 {
@@ -75,7 +75,7 @@ func configMissing(t T, b *Bench) {
 		}
 	}
 	if _, err := b.parse(func(map[string]string) {}, settings.Options{}); err != nil {
-		t.Errorf("the settings of the harness: %v", err)
+		t.Errorf("the settings of the harness: got %v, want success", err)
 	}
 }
 
@@ -98,22 +98,22 @@ func configAll(t T, b *Bench) {
 func configDocs(t T, b *Bench) {
 	for _, s := range b.r.h.Factory.Settings {
 		if s.Doc == "" && s.NoEffect == "" || s.Doc != "" && !strings.HasSuffix(s.Doc, ".") {
-			t.Errorf("the text of %s is no sentence: %q", s.Name, s.Doc)
+			t.Errorf("the text of %s: got %q, want a sentence", s.Name, s.Doc)
 		}
 	}
 	choice, err := b.parse(func(map[string]string) {}, settings.Options{})
 	if err != nil {
-		t.Fatalf("the settings of the harness: %v", err)
+		t.Fatalf("the settings of the harness: got %v, want success", err)
 	}
 	d, err := b.r.h.Factory.Open(t.Context(), choice.Config, b.open(ClientOptions{}).Env)
 	if err != nil {
-		t.Fatalf("open: %v", err)
+		t.Fatalf("open: got %v, want success", err)
 	}
 	if err := d.Close(); err != nil {
-		t.Errorf("close: %v", err)
+		t.Errorf("close: got %v, want success", err)
 	}
 	for _, name := range choice.Config.Unread() {
-		t.Errorf("%s has a text, and Open does not read it", name)
+		t.Errorf("%s: got a setting with a text that Open does not read, want every one read", name)
 	}
 }
 
@@ -124,7 +124,7 @@ func configAliases(t T, b *Bench) {
 			p["storage.backend.class"] = alias
 		}, settings.Options{})
 		if err != nil || choice.Factory.Name != b.r.h.Factory.Name {
-			t.Errorf("storage.backend.class=%s: %v", alias, err)
+			t.Errorf("storage.backend.class=%s: got %v, want success", alias, err)
 		}
 	}
 	_, err := b.parse(func(p map[string]string) {
@@ -158,15 +158,15 @@ func configSecrets(t T, b *Bench) {
 func secretIs(t T, name, planted string, choice *backends.Choice, err error) {
 	t.Helper()
 	if strings.Contains(shown(err), planted) {
-		t.Errorf("%s: the error tells the secret: %v", name, err)
+		t.Errorf("%s: got an error that tells the secret, want one without: %v", name, err)
 	}
 	if err != nil {
 		return
 	}
 	if got := choice.Config.Secret(name).Reveal(); got != planted {
-		t.Errorf("%s is another secret, of %d bytes", name, len(got))
+		t.Errorf("%s: got another secret, of %d bytes, want the one that was set", name, len(got))
 	}
 	if strings.Contains(choice.Config.Text(name), planted) {
-		t.Errorf("the text of %s tells the secret", name)
+		t.Errorf("the text of %s: got one that tells the secret, want one without", name)
 	}
 }

@@ -65,7 +65,7 @@ func credWrong(t T, b *Bench) {
 		}
 	}
 	if n := len(b.Requests(mark)); n > 2*len(errs) {
-		t.Errorf("%d requests for %d calls with credentials that cannot get better", n, len(errs))
+		t.Errorf("got %d requests for %d calls with credentials that cannot get better, want at most two each", n, len(errs))
 	}
 }
 
@@ -77,7 +77,7 @@ func credNone(t T, b *Bench) {
 		}
 	}
 	if log := b.Requests(mark); len(log) > 0 {
-		t.Errorf("requests without credentials: %v", log)
+		t.Errorf("requests without credentials: got %v, want none", log)
 	}
 }
 
@@ -130,7 +130,7 @@ func credRefreshes(t T, b *Bench) {
 	s, c := b.tokens(1)
 	c.Info("k")
 	if s.asked.Load() == 0 {
-		t.Fatalf("no token was asked for")
+		t.Fatalf("got no request for a token, want one")
 	}
 	pause(t.Context(), 1500*time.Millisecond) // it has run out
 	s.seconds.Store(3600)
@@ -139,7 +139,7 @@ func credRefreshes(t T, b *Bench) {
 	for range 32 {
 		wg.Go(func() {
 			if _, err := c.Stat(t.Context(), "k"); err != nil {
-				t.Errorf("stat: %v", err)
+				t.Errorf("stat: got %v, want success", err)
 			}
 		})
 	}
@@ -156,7 +156,7 @@ func credRefreshFails(t T, b *Bench) {
 	s.fails.Store(true)
 	for range 10 {
 		if _, err := c.Stat(t.Context(), "k"); err != nil {
-			t.Errorf("stat with a token that holds for a minute, while none can be had: %v", err)
+			t.Errorf("stat with a token that holds for a minute, while none can be had: got %v, want success", err)
 		}
 	}
 }
@@ -184,7 +184,7 @@ func credRotated(t T, b *Bench) {
 		return nil
 	})
 	if len(left) > 0 {
-		t.Errorf("the new credentials are not used after %s: %s", 3*b.Prompt(), left[0])
+		t.Errorf("calls %s after the new credentials: got %s, want success", 3*b.Prompt(), left[0])
 	}
 }
 
@@ -202,7 +202,7 @@ func credReadOnly(t T, b *Bench) {
 	good.Lacks("new")
 	c.Holds("k", []byte("x"))
 	if got := c.Keys(""); !slices.Equal(got, []string{"k"}) {
-		t.Errorf("the listing is %q", got)
+		t.Errorf("the listing: got %q, want the key k alone", got)
 	}
 }
 
@@ -237,7 +237,7 @@ func clockJump(t T, b *Bench) {
 	jumped.Store(true)
 	close(body.open)
 	if err := <-returned; err != nil {
-		t.Errorf("put during which the clock jumped: %v", err)
+		t.Errorf("put during which the clock jumped: got %v, want success", err)
 		return
 	}
 	c.Holds("k", data)
@@ -255,7 +255,7 @@ func bucketMissing(t T, b *Bench) {
 			t.Errorf("%s with a bucket that does not exist: %s, want invalid_argument", call, shown(err))
 		}
 		if errors.Is(err, backends.InvalidArgument) && !strings.Contains(shown(err), filepath.Base(name)) {
-			t.Errorf("%s: the error does not name %s: %v", call, name, err)
+			t.Errorf("%s: want an error that names %s, got %v", call, name, err)
 		}
 	}
 }

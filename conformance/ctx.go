@@ -66,11 +66,11 @@ func ended(t T, b *Bench, ctx context.Context, want error) {
 			t.Errorf("%s: %s, want %v", name, shown(errs[name]), want)
 		}
 		if _, coded := errors.AsType[*backends.Error](errs[name]); coded && name != "delete_many" {
-			t.Errorf("%s: the end of the caller's context has a code: %s", name, shown(errs[name]))
+			t.Errorf("%s: got a code for the end of the caller's context, want the context's error alone: %s", name, shown(errs[name]))
 		}
 	}
 	if log := b.Requests(mark); len(log) > 0 {
-		t.Errorf("requests although the context had ended: %v", log)
+		t.Errorf("requests although the context had ended: got %v, want none", log)
 	}
 	c.Holds("k", []byte("x"))
 }
@@ -119,7 +119,7 @@ func ctxLimits(t T, b *Bench) {
 	go func() { // holds the slot of writes
 		defer close(holds)
 		if _, err := c.Put(t.Context(), "w", body, backends.PutOptions{Size: 1}); err != nil {
-			t.Errorf("put: %v", err)
+			t.Errorf("put: got %v, want success", err)
 		}
 	}()
 	b.Wait(body.reached, "the first Read of a body")
@@ -156,7 +156,7 @@ func (b *Bench) endsWith(t T, what string, call func(ctx context.Context) error)
 	timer := time.NewTimer(50 * time.Millisecond) // it should be waiting by then; if it is not, it still has to end
 	select {
 	case err := <-returned:
-		t.Errorf("%s returned before it was cancelled: %s", what, shown(err))
+		t.Errorf("%s: got an end before it was cancelled, want one after that: %s", what, shown(err))
 		return
 	case <-timer.C:
 	}
@@ -169,7 +169,7 @@ func (b *Bench) endsWith(t T, what string, call func(ctx context.Context) error)
 			t.Errorf("%s: %s, want context.Canceled", what, shown(err))
 		}
 	case <-late.C:
-		t.Fatalf("%s did not end within %s after its context", what, b.Prompt())
+		t.Fatalf("%s: want its end within %s after that of its context, got none", what, b.Prompt())
 	}
 }
 
@@ -215,21 +215,21 @@ func ctxValues(t T, b *Bench) {
 	ctx := context.WithValue(t.Context(), ctxKey{}, true)
 	p := b.part()
 	if _, err := c.Put(ctx, "k", plain(b.Bytes(p+10)), backends.PutOptions{Size: int64(p + 10)}); err != nil {
-		t.Errorf("put: %v", err)
+		t.Errorf("put: got %v, want success", err)
 	}
 	failing := io.MultiReader(plain(b.Bytes(p+5)), readerFunc(func([]byte) (int, error) { return 0, errSource }))
 	if _, err := c.Put(ctx, "f", failing, backends.PutOptions{Size: int64(p + 10)}); !errors.Is(err, errSource) {
-		t.Errorf("put of a source that fails: %s", shown(err))
+		t.Errorf("put of a source that fails: got %s, want the error of the source", shown(err))
 	}
 	for name, err := range callAll(ctx, c) {
 		if err != nil && name != "abort" && name != "get" && name != "stat" {
-			t.Errorf("%s: %v", name, err)
+			t.Errorf("%s: got %v, want success", name, err)
 		}
 	}
 	mu.Lock()
 	defer mu.Unlock()
 	for _, r := range without {
-		t.Errorf("a request without the values of the caller's context: %s", r)
+		t.Errorf("got a request without the values of the caller's context, want them in each: %s", r)
 	}
 }
 
@@ -252,7 +252,7 @@ func ctxCleanup(t T, b *Bench) {
 	if _, ok := c.Raw().(backends.UploadLister); ok && b.Properties().PendingExpires == 0 {
 		ups, err := c.Uploads(t.Context(), "k")
 		if err != nil || len(ups) > 0 {
-			t.Errorf("when Put had returned, these were pending: %+v, %v", ups, err)
+			t.Errorf("uploads pending when Put had returned: got %+v, %v, want none", ups, err)
 		}
 	}
 	c.Lacks("k")
@@ -266,10 +266,10 @@ func ctxEndsRead(t T, b *Bench) {
 		obj, err := c.Get(ctx, "k", backends.GetOptions{Range: backends.All()})
 		if err != nil {
 			cancel()
-			t.Fatalf("get: %v", err)
+			t.Fatalf("get: got %v, want success", err)
 		}
 		if _, err := io.ReadFull(obj.Body, make([]byte, n)); err != nil {
-			t.Errorf("read: %v", err)
+			t.Errorf("read: got %v, want success", err)
 		}
 		cancel()
 		got, err := io.Copy(io.Discard, obj.Body)
@@ -277,7 +277,7 @@ func ctxEndsRead(t T, b *Bench) {
 			t.Errorf("a read whose context ended after %d bytes: %d more, then %s, want context.Canceled", n, got, shown(err))
 		}
 		if err := obj.Body.Close(); err != nil {
-			t.Errorf("close: %v", err)
+			t.Errorf("close: got %v, want success", err)
 		}
 	}
 }

@@ -65,7 +65,7 @@ func deleteIdempotent(t T, b *Bench) {
 	for i := range 16 {
 		wg.Go(func() {
 			if err := []*Client{c, other}[i%2].Delete(t.Context(), "k"); err != nil {
-				t.Errorf("one of 16 deletes at the same time: %v", err)
+				t.Errorf("one of 16 deletes at the same time: got %v, want success", err)
 			}
 		})
 	}
@@ -98,7 +98,7 @@ func deleteThenPut(t T, b *Bench) {
 	c.Write("k", data)
 	other.Holds("k", data)
 	if infos := other.Infos("k"); len(infos) != 1 || infos[0].Size != 100 {
-		t.Errorf("the listing shows %+v", infos)
+		t.Errorf("the listing: got %+v, want the one new object of 100 bytes", infos)
 	}
 }
 
@@ -110,14 +110,14 @@ func deleteDuringRead(t T, b *Bench) {
 	defer obj.Body.Close()
 	got := make([]byte, 1000)
 	if _, err := io.ReadFull(obj.Body, got); err != nil {
-		t.Fatalf("read: %v", err)
+		t.Fatalf("read: got %v, want success", err)
 	}
 	other.Remove("k")
 	rest, err := readWhole(obj)
 	if got = append(got, rest...); err == nil && len(got) != len(data) {
-		t.Errorf("the stream ended well after %d of %d bytes", len(got), len(data))
+		t.Errorf("the stream: got an end without an error after %d of %d bytes, want an error or all of them", len(got), len(data))
 	} else if string(got) != string(data[:len(got)]) {
-		t.Errorf("other bytes came")
+		t.Errorf("the stream: got bytes that were not stored there, want those of the object that was opened")
 	}
 }
 
@@ -130,7 +130,7 @@ func many(c *Client, n int) []string {
 		wg.Go(func() {
 			for key := range work {
 				if _, err := c.Put(c.t.ctx, key, plain([]byte("x")), backends.PutOptions{Size: 1}); err != nil {
-					c.t.Errorf("put %s: %v", key, err)
+					c.t.Errorf("put %s: got %v, want success", key, err)
 				}
 			}
 		})
@@ -151,7 +151,7 @@ func bulkAll(t T, b *Bench) {
 	c.Write("man", []byte("x"))
 	mark := b.Mark()
 	if err := c.DeleteMany(t.Context(), keys[:40]); err != nil {
-		t.Errorf("DeleteMany: %v", err)
+		t.Errorf("DeleteMany: got %v, want success", err)
 	}
 	if got, limit := len(b.Requests(mark)), (40+b.Properties().MaxBulkDelete-1)/b.Properties().MaxBulkDelete; got > limit {
 		t.Errorf("%d requests for 40 keys, want %d", got, limit)
@@ -167,11 +167,11 @@ func bulkMissing(t T, b *Bench) {
 	keys := append(many(c, 3), "no-such-key", "many/zz", "a/b/c")
 	for range 2 {
 		if err := c.DeleteMany(t.Context(), keys); err != nil {
-			t.Errorf("DeleteMany: %v", err)
+			t.Errorf("DeleteMany: got %v, want success", err)
 		}
 	}
 	if got := c.Keys(""); len(got) > 0 {
-		t.Errorf("left are %q", got)
+		t.Errorf("left: got %q, want nothing", got)
 	}
 }
 
@@ -181,11 +181,11 @@ func bulkEmpty(t T, b *Bench) {
 	mark := b.Mark()
 	for _, keys := range [][]string{nil, {}} {
 		if err := c.DeleteMany(t.Context(), keys); err != nil {
-			t.Errorf("DeleteMany of nothing: %v", err)
+			t.Errorf("DeleteMany of nothing: got %v, want success", err)
 		}
 	}
 	if log := b.Requests(mark); len(log) > 0 {
-		t.Errorf("requests for nothing: %v", log)
+		t.Errorf("requests for nothing: got %v, want none", log)
 	}
 	c.Holds("k", []byte("x"))
 }
@@ -194,10 +194,10 @@ func bulkDuplicates(t T, b *Bench) {
 	c := b.Client()
 	keys := many(c, 2)
 	if err := c.DeleteMany(t.Context(), []string{keys[0], keys[1], keys[0], keys[0]}); err != nil {
-		t.Errorf("DeleteMany with a key three times: %v", err)
+		t.Errorf("DeleteMany with a key three times: got %v, want success", err)
 	}
 	if got := c.Keys(""); len(got) > 0 {
-		t.Errorf("left are %q", got)
+		t.Errorf("left: got %q, want nothing", got)
 	}
 }
 
@@ -215,10 +215,10 @@ func bulkOverLimit(t T, b *Bench) {
 		return // the contract: at most MaxBulkDelete a call
 	}
 	if err != nil {
-		t.Errorf("DeleteMany of %d keys, %d a call: %v", len(keys), most, err)
+		t.Errorf("DeleteMany of %d keys, %d a call: got %v, want success", len(keys), most, err)
 	}
 	if got := c.Keys(""); len(got) > 0 {
-		t.Errorf("left are %q", got)
+		t.Errorf("left: got %q, want nothing", got)
 	}
 }
 
@@ -253,11 +253,11 @@ func bulkPartial(t T, b *Bench) {
 	err := c.DeleteMany(t.Context(), append(many(c, 3), bad[1]))
 	failed, ok := errors.AsType[*backends.BulkDeleteError](err)
 	if !ok || forged.Load() == 0 {
-		t.Fatalf("DeleteMany of which two keys fail: %s, with %d requests", shown(err), forged.Load())
+		t.Fatalf("DeleteMany of which two keys fail: got %s, with %d requests, want a BulkDeleteError", shown(err), forged.Load())
 	}
 	for _, key := range bad {
 		if failed.Failed[key] == nil {
-			t.Errorf("%q is not among those that failed: %v", key, failed.Failed)
+			t.Errorf("keys that failed: got %[2]v, want %[1]q among them", key, failed.Failed)
 		}
 	}
 	if len(failed.Failed) != len(bad) {
@@ -273,10 +273,10 @@ func bulkHostile(t T, b *Bench) {
 	}
 	c.Write("stays", []byte("x"))
 	if err := c.DeleteMany(t.Context(), keys); err != nil {
-		t.Errorf("DeleteMany: %v", err)
+		t.Errorf("DeleteMany: got %v, want success", err)
 	}
 	if got := c.Keys(""); !slices.Equal(got, []string{"stays"}) {
-		t.Errorf("left are %q", got)
+		t.Errorf("left: got %q, want nothing", got)
 	}
 }
 
@@ -291,11 +291,11 @@ func bulkCancel(t T, b *Bench) {
 	}
 	failed, ok := errors.AsType[*backends.BulkDeleteError](err)
 	if !ok {
-		t.Fatalf("the error names no keys: %v", err)
+		t.Fatalf("DeleteMany with a dead context: got %v, want an error that names keys", err)
 	}
 	for _, key := range c.Keys("") {
 		if failed.Failed[key] == nil {
-			t.Errorf("%q is still there, and not among those that failed", key)
+			t.Errorf("%q: got a key that is still there and not among those that failed, want one or the other", key)
 		}
 	}
 }

@@ -50,7 +50,7 @@ func errCodes(t T, b *Bench) {
 			out := f.try(op, fault.Rule{Step: step, Times: fault.Forever, Do: do})
 			f.failed(fmt.Sprintf("%s at %s", kind, step), op, out, step, 2, want) // 2: credentials may be renewed once
 			if !errors.Is(out.err, want) {
-				t.Errorf("%s at %s: errors.Is(err, %s) is false: %v", kind, step, want.Label(), out.err)
+				t.Errorf("%s at %s: want an error that is %s for errors.Is, got %v", kind, step, want.Label(), out.err)
 			}
 		}
 	}
@@ -83,7 +83,7 @@ func errHasID(t T, b *Bench) {
 	}
 	_, err := f.c.Stat(t.Context(), "nothing")
 	if e, ok := asError(err); !ok || e.Status == 0 || e.RequestID == "" {
-		t.Errorf("stat of nothing: %v: no status, or no request id", err)
+		t.Errorf("stat of nothing: got %v, want a status and a request id", err)
 	}
 }
 
@@ -101,7 +101,7 @@ func errWrappedOnce(t T, b *Bench) {
 			})
 			e, ok := asError(out.err)
 			if n != 1 || !ok || e.Err == nil || e.Driver == "" || e.Op == "" {
-				t.Errorf("%s, %s: %d *Error in the chain of %v", do, step, n, out.err)
+				t.Errorf("%s, %s: got %d *Error in the chain of %v, want one, with Op, Driver and Err", do, step, n, out.err)
 			}
 		}
 	}
@@ -152,13 +152,13 @@ func errMasked(t T, b *Bench) {
 			walkErrors(out.err, func(err error) {
 				_, ok := err.(*backends.Error) //nolint:errorlint // as above
 				if text := fmt.Sprint(err); ok && strings.Contains(text, b.ns) {
-					t.Errorf("%s, %s: the error shows the masked text: %s", do, step, text)
+					t.Errorf("%s, %s: got an error that shows the masked text, want one without: %s", do, step, text)
 				}
 			})
 		}
 	}
 	if text := lines.String(); strings.Contains(text, b.ns) {
-		t.Errorf("the log shows the masked text:\n%s", text)
+		t.Errorf("the log: got the masked text in it, want none of it:\n%s", text)
 	}
 }
 
@@ -172,10 +172,10 @@ func errTemporary(t T, b *Bench) {
 				continue // the Store has opened the stream again
 			}
 			if c := backends.CodeOf(out.err); !c.Temporary() && !errors.Is(out.err, io.ErrUnexpectedEOF) {
-				t.Errorf("%s, %s: %s is not temporary", do, step, shown(out.err))
+				t.Errorf("%s, %s: got %s, want a temporary code", do, step, shown(out.err))
 			}
 			if again := f.try(op); again.err != nil {
-				t.Errorf("%s, %s: the same call afterwards: %s", do, step, shown(again.err))
+				t.Errorf("%s, %s: the same call afterwards: got %s, want success", do, step, shown(again.err))
 			}
 		}
 	}
@@ -193,10 +193,10 @@ func errBody(t T, b *Bench) {
 				t.Errorf("%s, %s: got %s, want Unavailable with status %d", do, step, shown(out.err), do.Code)
 			}
 			if n := len(fmt.Sprint(out.err)); n > 4<<10 {
-				t.Errorf("%s, %s: the text of the error has %d bytes", do, step, n)
+				t.Errorf("%s, %s: got an error with a text of %d bytes, want at most 4 KiB", do, step, n)
 			}
 			if n := mostRead(out); n > 128<<10 {
-				t.Errorf("%s, %s: %d bytes of the answer were read", do, step, n)
+				t.Errorf("%s, %s: got %d bytes of the answer read, want at most 128 KiB", do, step, n)
 			}
 		}
 	}

@@ -61,7 +61,7 @@ func cancelAt(f *faulty, step string) {
 		}
 		out := f.try(op, fault.Rule{Step: step, Do: hook})
 		if !sent && out.err == nil && step != fault.MPUAbort {
-			f.t.Errorf("%s: the call succeeded: what it did was sent after that", hook.Name)
+			f.t.Errorf("%s: got success, want context.Canceled: what the call did was sent after that", hook.Name)
 		}
 		f.gaveUp(hook.Name, op, out, step, gaveUp)
 	}
@@ -79,14 +79,14 @@ func (f *faulty) gaveUp(what string, op *operation, out outcome, step string, at
 	}
 	f.intactOrDone(what, op, out)
 	if late := f.b.Now().Sub(at); late > f.b.Prompt() {
-		f.t.Errorf("%s: the call ended %s after that", what, late)
+		f.t.Errorf("%s: got the end of the call %s after that, want it within the limit of an operation", what, late)
 	}
 	n, most := out.count(step), f.b.r.steps.base[op.name].count(step)
 	if step == fault.MPUAbort {
 		most++ // the clean-up goes on
 	}
 	if n > most {
-		f.t.Errorf("%s: %d requests of the step %s, without a cancel there are %d", what, n, step, most)
+		f.t.Errorf("%s: got %d requests of the step %s, want at most %d, as many as without a cancel", what, n, step, most)
 	}
 }
 
@@ -105,12 +105,12 @@ func cancelInBody(t T, b *Bench) {
 	defer cancel()
 	obj, err := f.c.Get(ctx, faultKey, backends.GetOptions{Range: backends.All()})
 	if err != nil {
-		t.Fatalf("get: %v", err)
+		t.Fatalf("get: got %v, want success", err)
 	}
 	defer obj.Body.Close()
 	got := make([]byte, 50_000)
 	if _, err := io.ReadFull(obj.Body, got); err != nil || !bytes.Equal(got, data[:len(got)]) {
-		t.Errorf("the first bytes: %v, %s", err, difference(got, data))
+		t.Errorf("the first bytes: got %v, want success; %s", err, difference(got, data))
 	}
 	ended := make(chan error, 1)
 	go func() {
@@ -126,7 +126,7 @@ func cancelInBody(t T, b *Bench) {
 			t.Errorf("a Read that waited: got %v, want context.Canceled", err)
 		}
 	case <-timer.C:
-		t.Errorf("a Read did not end within %s after the cancel", b.Prompt())
+		t.Errorf("a Read: want its end within %s after the cancel, got none", b.Prompt())
 	}
 }
 
@@ -168,7 +168,7 @@ func abortLeavesNothing(f *faulty, step string) {
 			out := f.try(op, rules...)
 			what := fmt.Sprint(rules)
 			if out.err == nil {
-				f.t.Errorf("%s: Put says success", what)
+				f.t.Errorf("%s: got success of Put, want an error", what)
 			}
 			f.intact(what, op, out)
 			f.nothingPending(what)
@@ -184,7 +184,7 @@ func (f *faulty) nothingPending(what string) {
 	}
 	ups, err := f.eye.Uploads(f.t.Context(), faultKey)
 	if err != nil || len(ups) > 0 {
-		f.t.Errorf("%s: pending are %+v, %v", what, ups, err)
+		f.t.Errorf("%s: pending uploads: got %+v, %v, want none", what, ups, err)
 	}
 }
 

@@ -73,7 +73,7 @@ func merged(all ...map[string]string) map[string]string {
 func (f *faulty) end() {
 	f.plan.Close()
 	if err := f.plan.Check(); err != nil {
-		f.t.Errorf("%v", err)
+		f.t.Errorf("the injected faults: got %v, want each to be met", err)
 	}
 	if caseT, ok := f.t.(*caseT); ok && caseT.Failed() {
 		f.t.Logf("the faults that the suite injected below the driver, and the requests that went through there; \"rule N\" marks those that a fault hit:\n%s", f.plan)
@@ -143,7 +143,7 @@ func (f *faulty) try(op *operation, rules ...fault.Rule) outcome {
 	f.plan.Stop()
 	out.events = f.plan.Log()[mark:]
 	if out.took > f.deadline()+time.Second {
-		f.t.Errorf("%s took %s, beyond its deadline of %s", op.name, out.took, f.deadline())
+		f.t.Errorf("%s: got an end after %s, want it within its deadline of %s", op.name, out.took, f.deadline())
 	}
 	return out
 }
@@ -188,10 +188,10 @@ func (f *faulty) within(what string, op *operation, out outcome, step string, bu
 	const cleanUp = 8 // stat, abort and list, each perhaps twice
 	base := f.b.r.steps.base[op.name]
 	if n := out.count(step); n > budget {
-		f.t.Errorf("%s: %d requests of the step %s, at most %d are needed", what, n, step, budget)
+		f.t.Errorf("%s: got %d requests of the step %s, want at most %d", what, n, step, budget)
 	}
 	if n, most := out.count(""), base.count("")+max(0, budget-base.count(step))+cleanUp; n > most {
-		f.t.Errorf("%s: %d requests, at most %d are needed", what, n, most)
+		f.t.Errorf("%s: got %d requests, want at most %d", what, n, most)
 	}
 }
 
@@ -208,7 +208,7 @@ func (f *faulty) intact(what string, op *operation, out outcome) {
 	case bytes.Equal(got, f.old):
 	case unsure && bytes.Equal(got, op.writes):
 	default:
-		f.t.Errorf("%s: after %s the object is neither the old one nor (as the error leaves open: %t) the new one: %s", what, shown(out.err), unsure, difference(got, f.old))
+		f.t.Errorf("%s: after %s: got an object that is neither, want the old one or (if the error leaves it open, which is %t) the new one, whole; from the old one it differs so: %s", what, shown(out.err), unsure, difference(got, f.old))
 	}
 }
 
@@ -249,7 +249,7 @@ func (f *faulty) operationFor(step string) *operation {
 func (f *faulty) stat(ctx context.Context, c *Client) error {
 	info, err := c.Stat(ctx, faultKey)
 	if err == nil && info.Size != int64(len(f.old)) {
-		f.t.Errorf("Stat says without an error that the object has %d bytes, it has %d", info.Size, len(f.old))
+		f.t.Errorf("Stat without an error: got a size of %d, want %d", info.Size, len(f.old))
 	}
 	return err
 }
@@ -293,7 +293,7 @@ func (f *faulty) reading() *operation {
 			got, err := readWhole(obj)
 			switch {
 			case err != nil && !bytes.HasPrefix(data, got):
-				f.t.Errorf("wrong bytes came before %v: %s", err, difference(got, data))
+				f.t.Errorf("the bytes before the error %v: %s", err, difference(got, data))
 			case err == nil && !bytes.Equal(got, data):
 				f.t.Errorf("the stream ended without an error: %s", difference(got, data))
 			}
@@ -331,7 +331,7 @@ func (f *faulty) listing() *operation {
 		var got []string
 		err := f.c.Lists(ctx, faultKey, func(i backends.Info) { got = append(got, i.Key) })
 		if err == nil && !slices.Contains(got, faultKey) {
-			f.t.Errorf("the listing ended without an error and without %q: %q", faultKey, got)
+			f.t.Errorf("the listing that ended without an error: got %[2]q, want %[1]q in it", faultKey, got)
 		}
 		return err
 	}}
@@ -392,7 +392,7 @@ func (s *steps) walk(f *faulty) {
 		}
 		out := f.try(op)
 		if out.err != nil {
-			f.t.Errorf("%s: %s", op.name, shown(out.err))
+			f.t.Errorf("%s: got %s, want success", op.name, shown(out.err))
 		}
 		s.base[op.name] = out
 		for _, e := range out.events {

@@ -69,7 +69,7 @@ func (c *Client) want(key string, data []byte, r backends.Range, off, length int
 	}
 	got, err := readWhole(obj)
 	if want := data[off : off+length]; err != nil || !bytes.Equal(got, want) {
-		c.t.Errorf("read %q %+v: %v, %s", key, r, err, difference(got, want))
+		c.t.Errorf("read %q %+v: got %v, want success; %s", key, r, err, difference(got, want))
 	}
 }
 
@@ -169,7 +169,7 @@ func missing(t T, b *Bench, r backends.Range) {
 		c.Missing("get "+key, err)
 		e, ok := errors.AsType[*backends.Error](err)
 		if b.Store() && (!ok || e.Key != "<prefix>/"+key || e.Op != backends.OpGet) {
-			t.Errorf("get %s: the error %v does not name the key", key, err)
+			t.Errorf("get %s: got the error %v, want one that names the key", key, err)
 		}
 	}
 	c.Holds("a/b", []byte("12345678"))
@@ -180,7 +180,7 @@ func getIotest(t T, b *Bench) {
 	for _, r := range []backends.Range{{Length: 1}, {Length: 700}, {Offset: 50_000, Length: 1000}, {Offset: 99_500, Length: -1}, {Offset: 99_999, Length: 10}} {
 		obj := c.Open("dir/k", r)
 		if err := iotest.TestReader(obj.Body, data[obj.Offset:obj.Offset+obj.Length]); err != nil {
-			t.Errorf("%+v: %v", r, err)
+			t.Errorf("%+v: got %v, want success", r, err)
 		}
 		_ = obj.Body.Close() // read side
 	}
@@ -192,7 +192,7 @@ func getExact(t T, b *Bench) {
 		obj := c.Open("dir/k", r)
 		got := make([]byte, obj.Length)
 		if _, err := io.ReadFull(obj.Body, got); err != nil || !bytes.Equal(got, data[obj.Offset:obj.Offset+obj.Length]) {
-			t.Errorf("%+v: %v", r, err)
+			t.Errorf("%+v: got %v, want success", r, err)
 		}
 		for range 3 {
 			if n, err := obj.Body.Read(make([]byte, 10)); n != 0 || err != io.EOF {
@@ -212,11 +212,11 @@ func getZeroLength(t T, b *Bench) {
 			t.Errorf("%+v: %d bytes, %v, Offset %d, Length %d, want an empty stream", r, n, err, obj.Offset, obj.Length)
 		}
 		if err := obj.Body.Close(); err != nil {
-			t.Errorf("%+v: close: %v", r, err)
+			t.Errorf("%+v: close: got %v, want success", r, err)
 		}
 	}
 	if log := b.Requests(mark); len(log) > 0 {
-		t.Errorf("requests for nothing: %v", log)
+		t.Errorf("requests for nothing: got %v, want none", log)
 	}
 }
 
@@ -229,7 +229,7 @@ func getNegative(t T, b *Bench) {
 		c.refused("dir/k", backends.Range{Offset: off}, backends.InvalidArgument)
 	}
 	if log := b.Requests(mark); len(log) > 0 {
-		t.Errorf("requests for a range that cannot be: %v", log)
+		t.Errorf("requests for a range that cannot be: got %v, want none", log)
 	}
 }
 
@@ -269,12 +269,12 @@ func getParallel(t T, b *Bench) {
 			off, n := int64(i*16_000), int64(16_384)
 			obj, err := c.Get(t.Context(), "dir/k", backends.GetOptions{Range: backends.Range{Offset: off, Length: n}})
 			if err != nil {
-				t.Errorf("get at %d: %v", off, err)
+				t.Errorf("get at %d: got %v, want success", off, err)
 				return
 			}
 			defer obj.Body.Close()
 			if got, err := readWhole(obj); err != nil || !bytes.Equal(got, data[off:off+n]) {
-				t.Errorf("read at %d: %v, %s", off, err, difference(got, data[off:off+n]))
+				t.Errorf("read at %d: got %v, want success; %s", off, err, difference(got, data[off:off+n]))
 			}
 		})
 	}
@@ -286,12 +286,12 @@ func getEarlyClose(t T, b *Bench) {
 	const size, most = 64 << 20, 24 << 20
 	c := b.ClientWith(ClientOptions{LargeParts: true})
 	if _, err := c.Put(t.Context(), "k", zeros(size), backends.PutOptions{Size: size}); err != nil {
-		t.Fatalf("put: %v", err)
+		t.Fatalf("put: got %v, want success", err)
 	}
 	mark := b.Mark()
 	obj := c.Open("k", backends.All())
 	if _, err := io.ReadFull(obj.Body, make([]byte, 1)); err != nil {
-		t.Errorf("read one byte: %v", err)
+		t.Errorf("read one byte: got %v, want success", err)
 	}
 	done := make(chan struct{})
 	go func() { defer close(done); _ = obj.Body.Close() }()
@@ -301,7 +301,7 @@ func getEarlyClose(t T, b *Bench) {
 		got += r.Got
 	}
 	if got > most {
-		t.Errorf("%d bytes of the answer were read for one byte", got)
+		t.Errorf("got %d bytes of the answer read for one byte, want few", got)
 	}
 }
 
@@ -389,11 +389,11 @@ func getDoubleClose(t T, b *Bench) {
 	for _, n := range []int{0, 10, 100_000} {
 		obj := c.Open("dir/k", backends.All())
 		if _, err := io.ReadFull(obj.Body, make([]byte, n)); err != nil {
-			t.Errorf("read %d bytes: %v", n, err)
+			t.Errorf("read %d bytes: got %v, want success", n, err)
 		}
 		for i := range 3 {
 			if err := obj.Body.Close(); err != nil {
-				t.Errorf("close number %d after %d bytes: %v", i+1, n, err)
+				t.Errorf("close number %d after %d bytes: got %v, want success", i+1, n, err)
 			}
 		}
 	}
@@ -404,13 +404,13 @@ func getReadAfterClose(_ T, b *Bench) {
 	for _, n := range []int{0, 10, 100_000} {
 		obj := c.Open("dir/k", backends.All())
 		if _, err := io.ReadFull(obj.Body, make([]byte, n)); err != nil {
-			c.t.Errorf("read %d bytes: %v", n, err)
+			c.t.Errorf("read %d bytes: got %v, want success", n, err)
 		}
 		_ = obj.Body.Close() // its result is another case
 		got, err := obj.Body.Read(make([]byte, 10))
 		c.Coded(fmt.Sprintf("read after %d bytes and Close", n), err, backends.Closed)
 		if got != 0 {
-			c.t.Errorf("a read after Close delivered %d bytes", got)
+			c.t.Errorf("a read after Close: got %d bytes, want none", got)
 		}
 	}
 }
@@ -425,19 +425,19 @@ func getSlowConsumer(t T, b *Bench) {
 	got := make([]byte, len(data))
 	for i, at := range []int{0, 1, 4 << 20} {
 		if _, err := io.ReadFull(obj.Body, got[at:[]int{1, 4 << 20, len(data)}[i]]); err != nil {
-			t.Fatalf("read behind byte %d, after a pause: %v", at, err)
+			t.Fatalf("read behind byte %d, after a pause: got %v, want success", at, err)
 		}
 		pause(t.Context(), 3*stall)
 	}
 	if !bytes.Equal(got, data) {
-		t.Errorf("%s", difference(got, data))
+		t.Errorf("the whole object: %s", difference(got, data))
 	}
 }
 
 func getInfo(t T, b *Bench) {
 	c := b.Client()
 	if _, err := c.Put(t.Context(), "k", plain(b.Bytes(1000)), backends.PutOptions{Size: 1000, Meta: map[string]string{"a": "b"}}); err != nil {
-		t.Fatalf("put: %v", err)
+		t.Fatalf("put: got %v, want success", err)
 	}
 	st := c.Info("k")
 	for _, r := range []backends.Range{backends.All(), {Offset: 100, Length: 10}, {Offset: 999, Length: 5}} {
@@ -445,7 +445,7 @@ func getInfo(t T, b *Bench) {
 		_ = obj.Body.Close() // its Info counts
 		i := obj.Info
 		if i.Key != "k" || i.Size != 1000 || i.Version != st.Version || !sameTime(i.ModTime, st.ModTime) || fmt.Sprint(i.Meta) != fmt.Sprint(st.Meta) {
-			t.Errorf("%+v: Object.Info is %+v, Stat says %+v", r, i, st)
+			t.Errorf("%+v: got Object.Info %+v, want what Stat says: %+v", r, i, st)
 		}
 	}
 }
@@ -467,7 +467,7 @@ func getIfVersion(t T, b *Bench) {
 		text := fmt.Sprintf("%04d", i)
 		last = c.Write("k", []byte(text)).Version
 		if other, twice := seen[last]; twice {
-			t.Fatalf("the version %q is that of %s and of %s", last, other, text)
+			t.Fatalf("the version: got %q for %s and for %s, want two", last, other, text)
 		}
 		seen[last] = text
 		if got, err := read(last); err != nil || got != text {
@@ -495,6 +495,6 @@ func getGzip(t T, b *Bench) {
 		t.Errorf("a range of it: %s", difference(got, buf.Bytes()[10:30]))
 	}
 	if size := c.Info("text.gz").Size; size != int64(buf.Len()) {
-		t.Errorf("Stat says %d bytes, stored were %d", size, buf.Len())
+		t.Errorf("Stat: got a size of %d, want %d", size, buf.Len())
 	}
 }

@@ -56,7 +56,7 @@ func roundTrip(t T, b *Bench, keys []string) {
 		other.Remove(key)
 	}
 	if got := c.Keys(""); len(got) > 0 {
-		t.Errorf("after everything was deleted these are left: %q", got)
+		t.Errorf("after everything was deleted: got %q, want nothing", got)
 	}
 }
 
@@ -66,7 +66,7 @@ func look(t T, c *Client, stored map[string][]byte) {
 	for key, data := range stored {
 		c.Holds(key, data)
 		if i := c.Info(key); i.Key != key {
-			t.Errorf("Stat of %q says that its key is %q", key, i.Key)
+			t.Errorf("Stat of %q: got the key %q, want the same", key, i.Key)
 		}
 	}
 	if got, want := c.Keys(""), slices.Sorted(maps.Keys(stored)); !slices.Equal(got, want) {
@@ -112,10 +112,10 @@ func refusedAll(_ T, b *Bench, keys []string) {
 		c.Coded(fmt.Sprintf("DeleteMany %.80q", key), c.DeleteMany(ctx, []string{"stays", key}), backends.InvalidArgument)
 	}
 	if log := b.Requests(mark); len(log) > 0 {
-		b.t.Errorf("requests for keys that cannot be: %v", log)
+		b.t.Errorf("requests for keys that cannot be: got %v, want none", log)
 	}
 	if got := c.Keys(""); !slices.Equal(got, []string{"stays"}) {
-		b.t.Errorf("the listing is %q", got)
+		b.t.Errorf("the listing: got %q, want the key stays alone", got)
 	}
 	c.Remove("stays")
 }
@@ -230,13 +230,13 @@ func keysMax(t T, b *Bench) {
 	c := b.Client()
 	n := b.MaxKeyBytes()
 	if n <= 0 {
-		t.Fatalf("Properties.MaxKeyBytes is %d", b.Properties().MaxKeyBytes)
+		t.Fatalf("Properties.MaxKeyBytes: got %d, want more than 0", b.Properties().MaxKeyBytes)
 	}
 	key := longKey(n, "k")
 	c.Write(key, []byte("longest"))
 	c.Holds(key, []byte("longest"))
 	if got := c.Keys(key[:n-1]); !slices.Equal(got, []string{key}) {
-		t.Errorf("the longest key is listed as %d keys", len(got))
+		t.Errorf("the listing of the longest key: got %d keys, want it alone", len(got))
 	}
 	mark := b.Mark()
 	_, err := c.Put(t.Context(), longKey(n+1, "k"), plain(nil), backends.PutOptions{})
@@ -246,7 +246,7 @@ func keysMax(t T, b *Bench) {
 		c.Coded("put of a segment with one byte more", err, backends.InvalidArgument)
 	}
 	if log := b.Requests(mark); len(log) > 0 {
-		t.Errorf("requests for keys that are too long: %v", log)
+		t.Errorf("requests for keys that are too long: got %v, want none", log)
 	}
 	seg := "d/" + strings.Repeat("s", 255)
 	if most := b.Properties().MaxSegmentBytes; most == 0 || most >= 255 {
@@ -270,7 +270,7 @@ func keysNotNested(t T, b *Bench) {
 	c.Write("a/b", []byte("first"))
 	for _, key := range []string{"a", "a/b/c", "a/b/c/d"} {
 		if _, err := c.Put(t.Context(), key, plain([]byte("x")), backends.PutOptions{Size: 1}); err == nil {
-			t.Errorf("put %q beside a/b: no error, and Properties.FlatKeys is false", key)
+			t.Errorf("put %q beside a/b: got no error, want one, as Properties.FlatKeys is false", key)
 		}
 	}
 	look(t, c, map[string][]byte{"a/b": []byte("first")})

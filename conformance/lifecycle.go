@@ -35,13 +35,13 @@ func closeTwice(t T, b *Bench) {
 	for range 4 {
 		wg.Go(func() {
 			if err := c.Close(); err != nil {
-				t.Errorf("one of several Close: %v", err)
+				t.Errorf("one of several Close: got %v, want success", err)
 			}
 		})
 	}
 	wg.Wait()
 	if err := c.Close(); err != nil {
-		t.Errorf("a last Close: %v", err)
+		t.Errorf("a last Close: got %v, want success", err)
 	}
 }
 
@@ -51,7 +51,7 @@ func closeInFlight(t T, b *Bench) {
 	other.Write("k", data)
 	obj := c.Open("k", backends.All())
 	if _, err := io.ReadFull(obj.Body, make([]byte, 1000)); err != nil {
-		t.Errorf("read: %v", err)
+		t.Errorf("read: got %v, want success", err)
 	}
 	p := b.part()
 	body := newGate(b.Bytes(2*p), p+10)
@@ -66,7 +66,7 @@ func closeInFlight(t T, b *Bench) {
 	go func() {
 		defer close(closed)
 		if err := c.Close(); err != nil {
-			t.Errorf("close: %v", err)
+			t.Errorf("close: got %v, want success", err)
 		}
 	}()
 	if !b.Store() { // a Store waits for the call, and so for the body
@@ -92,7 +92,7 @@ func closeAfter(t T, b *Bench) {
 	c, other := b.Client(), b.Client()
 	c.Write("k", []byte("x"))
 	if err := c.Close(); err != nil {
-		t.Errorf("close: %v", err)
+		t.Errorf("close: got %v, want success", err)
 	}
 	errs := callAll(t.Context(), c)
 	for _, name := range slices.Sorted(maps.Keys(errs)) {
@@ -112,7 +112,7 @@ func reopen(_ T, b *Bench) {
 		c.Write(key, stored[key])
 	}
 	if err := c.Close(); err != nil {
-		b.t.Errorf("close: %v", err)
+		b.t.Errorf("close: got %v, want success", err)
 	}
 	look(b.t, b.Client(), stored)
 }
@@ -142,13 +142,13 @@ func workload(t T, b *Bench, c *Client) {
 	c.Keys("w/")
 	broken := io.MultiReader(plain(b.Bytes(n)), readerFunc(func([]byte) (int, error) { return 0, errSource }))
 	if _, err := c.Put(t.Context(), "w/c", broken, backends.PutOptions{Size: int64(2 * n)}); !errors.Is(err, errSource) {
-		t.Errorf("put of a source that fails: %s", shown(err))
+		t.Errorf("put of a source that fails: got %s, want the error of the source", shown(err))
 	}
 	c.refused("w/none", backends.All(), backends.NotFound)
 	c.refused("w/b", backends.Range{Offset: 100, Length: 1}, backends.InvalidRange)
 	if b.Store() {
 		if err := c.DeleteMany(t.Context(), []string{"w/a", "w/none"}); err != nil {
-			t.Errorf("DeleteMany: %v", err)
+			t.Errorf("DeleteMany: got %v, want success", err)
 		}
 	}
 	c.Remove("w/a")
@@ -178,7 +178,7 @@ func envTransport(t T, b *Bench) {
 	c := b.ClientWith(ClientOptions{Override: b.r.h.Knobs.Endpoint(srv.URL)})
 	workload(t, b, c)
 	if through := len(b.Requests(mark)); int64(through) != seen.Load() || through == 0 {
-		t.Errorf("%d requests went through Env.WrapTransport, the server saw %d", through, seen.Load())
+		t.Errorf("got %d requests through Env.WrapTransport, want the %d that the server saw, and some", through, seen.Load())
 	}
 }
 
@@ -194,12 +194,12 @@ func envLogger(t T, b *Bench) {
 		c := b.Client()
 		workload(t, b, c)
 		if err := c.Close(); err != nil {
-			t.Errorf("close: %v", err)
+			t.Errorf("close: got %v, want success", err)
 		}
 	}()
 	_ = f.Close() // what was written is read below
 	if said, err := os.ReadFile(file); err != nil || len(said) > 0 {
-		t.Errorf("the driver wrote to the process's own output: %q, %v", said, err)
+		t.Errorf("the process's own output: got %q, %v, want nothing", said, err)
 	}
 }
 
@@ -214,7 +214,7 @@ func envGlobal(t T, b *Bench) {
 			mark := b.Mark()
 			tc.c.Write(name, data)
 			if n := len(withBody(b.Requests(mark))); (n > 2) != tc.parts {
-				t.Errorf("the client with %s parts stored %d bytes with %d requests", name, len(data), n)
+				t.Errorf("the client with %s parts: got %[3]d requests for %[2]d bytes, want several with small parts alone", name, len(data), n)
 			}
 		}
 	}
@@ -238,6 +238,6 @@ func envAgent(t T, b *Bench) {
 	mu.Lock()
 	defer mu.Unlock()
 	for _, r := range without {
-		t.Errorf("a request without the user agent %s: %s", agent, r)
+		t.Errorf("want the user agent %s in each request, got one without: %s", agent, r)
 	}
 }

@@ -39,7 +39,7 @@ func listEmpty(t T, b *Bench) {
 	c := b.Client()
 	if b.Store() {
 		if got := c.Keys(""); len(got) > 0 {
-			t.Errorf("an empty place lists %q", got)
+			t.Errorf("the listing of an empty place: got %q, want nothing", got)
 		}
 	} else {
 		page, err := c.Driver().List(t.Context(), backends.ListOptions{})
@@ -48,12 +48,12 @@ func listEmpty(t T, b *Bench) {
 		}
 	}
 	if got := c.Keys("no/such/dir/"); len(got) > 0 {
-		t.Errorf("a prefix of nothing lists %q", got)
+		t.Errorf("the listing of a prefix of nothing: got %q, want nothing", got)
 	}
 	c.Write("a/b", nil)
 	c.Write("z", nil)
 	if got := c.Keys(""); !slices.Equal(got, []string{"a/b", "z"}) {
-		t.Errorf("the empty prefix lists %q", got)
+		t.Errorf("the listing of the empty prefix: got %q, want a/b and z", got)
 	}
 }
 
@@ -108,10 +108,10 @@ func pages(t T, c *Client, limit int, between func(page int)) []string {
 	for page := 1; ; page++ {
 		p, err := c.Driver().List(t.Context(), backends.ListOptions{Prefix: "p/", Limit: limit, Token: token})
 		if err != nil {
-			t.Fatalf("page %d with Limit %d: %v", page, limit, err)
+			t.Fatalf("page %d with Limit %d: got %v, want success", page, limit, err)
 		}
 		if limit > 0 && len(p.Infos) > limit {
-			t.Errorf("page %d has %d keys, Limit is %d", page, len(p.Infos), limit)
+			t.Errorf("page %d: got %d keys, want at most the Limit of %d", page, len(p.Infos), limit)
 		}
 		for _, i := range p.Infos {
 			keys = append(keys, i.Key)
@@ -120,7 +120,7 @@ func pages(t T, c *Client, limit int, between func(page int)) []string {
 			return keys
 		}
 		if page > 10_000 || p.Next == token {
-			t.Fatalf("the listing does not come to its end, page %d", page)
+			t.Fatalf("got page %d of a listing, want its end: it does not go on", page)
 		}
 		if between != nil {
 			between(page)
@@ -154,7 +154,7 @@ func listMany(t T, b *Bench) {
 	c := b.Client()
 	keys := many(c, 3000)
 	if got := b.Client().Keys(""); !slices.Equal(got, keys) {
-		t.Errorf("%d keys are listed, %d were stored, or in another order", len(got), len(keys))
+		t.Errorf("got %d keys listed, want the %d that were stored, in order", len(got), len(keys))
 	}
 }
 
@@ -189,7 +189,7 @@ func listAfterPut(t T, b *Bench) {
 	for i := range 5 {
 		key := fmt.Sprintf("d/%d", i)
 		if c.Write(key, nil); !slices.Contains(other.Keys("d/"), key) {
-			t.Errorf("%s is not listed after its Put", key)
+			t.Errorf("%s: got a listing without it after its Put, want one with it", key)
 		}
 	}
 }
@@ -202,7 +202,7 @@ func listAfterDelete(t T, b *Bench) {
 	for i := range 5 {
 		key := fmt.Sprintf("d/%d", i)
 		if c.Remove(key); slices.Contains(other.Keys("d/"), key) {
-			t.Errorf("%s is listed after its Delete", key)
+			t.Errorf("%s: got a listing with it after its Delete, want one without it", key)
 		}
 	}
 }
@@ -212,7 +212,7 @@ func listAfterOverwrite(t T, b *Bench) {
 	for _, n := range []int{10, 1000, 0} {
 		c.Write("d/k", b.Bytes(n))
 		if infos := other.Infos("d/"); len(infos) != 1 || infos[0].Size != int64(n) {
-			t.Errorf("after a Put of %d bytes the listing shows %+v", n, infos)
+			t.Errorf("the listing after a Put of %d bytes: got %+v, want one object of that size", n, infos)
 		}
 	}
 }
@@ -225,21 +225,21 @@ func listHidesPending(t T, b *Bench) {
 	var wg sync.WaitGroup
 	wg.Go(func() {
 		if _, err := c.Put(t.Context(), "dir/running", body, backends.PutOptions{Size: backends.SizeUnknown}); err != nil {
-			t.Errorf("put: %v", err)
+			t.Errorf("put: got %v, want success", err)
 		}
 	})
 	b.Wait(body.reached, "the middle of the body")
 	failed := readerFunc(func([]byte) (int, error) { return 0, errSource })
 	if _, err := c.Put(t.Context(), "dir/failed", failed, backends.PutOptions{Size: 5}); !errors.Is(err, errSource) {
-		t.Errorf("put of a source that fails: %s", shown(err))
+		t.Errorf("put of a source that fails: got %s, want the error of the source", shown(err))
 	}
 	if got := other.Keys(""); !slices.Equal(got, []string{"there"}) {
-		t.Errorf("while an upload runs the listing shows %q", got)
+		t.Errorf("the listing while an upload runs: got %q, want there alone", got)
 	}
 	close(body.open)
 	wg.Wait()
 	if got := other.Keys(""); !slices.Equal(got, []string{"dir/running", "there"}) {
-		t.Errorf("after the upload the listing shows %q", got)
+		t.Errorf("the listing after the upload: got %q, want dir/running and there", got)
 	}
 }
 
@@ -253,7 +253,7 @@ func listCancel(t T, b *Bench) {
 		t.Errorf("a listing with a dead context: %s, want context.Canceled", shown(err))
 	}
 	if log := b.Requests(mark); len(log) > 0 {
-		t.Errorf("requests with a dead context: %v", log)
+		t.Errorf("requests with a dead context: got %v, want none", log)
 	}
 	if b.Store() {
 		return // its pages are as large as they can be
@@ -261,7 +261,7 @@ func listCancel(t T, b *Bench) {
 	ctx, cancel = context.WithCancel(t.Context())
 	page, err := c.Driver().List(ctx, backends.ListOptions{Prefix: "p/", Limit: 2})
 	if err != nil || page.Next == "" {
-		t.Fatalf("the first page: %+v, %v", page, err)
+		t.Fatalf("the first page of several: got %+v, %v, want one that is not the last", page, err)
 	}
 	cancel()
 	if _, err = c.Driver().List(ctx, backends.ListOptions{Prefix: "p/", Limit: 2, Token: page.Next}); !errors.Is(err, context.Canceled) {
@@ -275,13 +275,13 @@ func listStop(t T, b *Bench) {
 	mark, n := b.Mark(), 0
 	for _, err := range c.Store().List(t.Context(), "p/") {
 		if err != nil {
-			t.Fatalf("list: %v", err)
+			t.Fatalf("list: got %v, want success", err)
 		}
 		n++
 		break
 	}
 	if log := b.Requests(mark); n != 1 || len(log) > 1 {
-		t.Errorf("%d keys came, with %d requests: %v", n, len(log), log)
+		t.Errorf("got %d keys with %d requests, want 1 key with at most 1: %v", n, len(log), log)
 	}
 }
 
@@ -289,17 +289,17 @@ func listInfo(t T, b *Bench) {
 	c := b.Client()
 	for i, n := range []int{0, 1, 5000, b.part() + 1} {
 		if _, err := c.Put(t.Context(), fmt.Sprintf("k%d", i), plain(b.Bytes(n)), backends.PutOptions{Size: int64(n), Meta: map[string]string{"a": "b"}}); err != nil {
-			t.Fatalf("put: %v", err)
+			t.Fatalf("put: got %v, want success", err)
 		}
 	}
 	infos := c.Infos("k")
 	if len(infos) != 4 {
-		t.Errorf("%d objects are listed, 4 were stored", len(infos))
+		t.Errorf("got %d objects listed, want the 4 that were stored", len(infos))
 	}
 	for _, i := range infos {
 		st := c.Info(i.Key)
 		if i.Size != st.Size || !sameTime(i.ModTime, st.ModTime) || i.Version != "" && i.Version != st.Version || i.Meta != nil {
-			t.Errorf("the listing says %+v, Stat %+v", i, st)
+			t.Errorf("the listing: got %+v, want as Stat says, without metadata: %+v", i, st)
 		}
 	}
 }

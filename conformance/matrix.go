@@ -267,7 +267,7 @@ func throttleForever(f *faulty, step string) {
 	}
 	f.failed("throttled", op, out, step, f.budgetFor(op, step, 2), codes...)
 	if d := retryAfter(out.err); d != time.Second {
-		f.t.Errorf("throttled: RetryAfter is %s, the store said 1s", d)
+		f.t.Errorf("throttled: got RetryAfter %s, want the 1s that the store said", d)
 	}
 }
 
@@ -329,7 +329,7 @@ func permanent(f *faulty, step string) {
 		op := f.operationFor(step)
 		out := f.try(op, fault.Rule{Step: step, Do: fault.Status{Kind: fault.NotFound}})
 		if out.err != nil {
-			f.t.Errorf("delete of what is not there: %s", shown(out.err))
+			f.t.Errorf("delete of what is not there: got %s, want success", shown(out.err))
 		}
 	}
 }
@@ -406,11 +406,11 @@ func duplicate(f *faulty, step string) {
 	}
 	ups, err := f.eye.Uploads(f.t.Context(), faultKey)
 	if err != nil || len(ups) > 1 {
-		f.t.Errorf("duplicate: pending are %+v, %v", ups, err)
+		f.t.Errorf("duplicate: pending uploads: got %+v, %v, want at most one", ups, err)
 	}
 	for _, u := range ups {
 		if err := f.eye.AbortUpload(f.t.Context(), u); err != nil {
-			f.t.Errorf("duplicate: the upload that nobody knows cannot be removed: %v", err)
+			f.t.Errorf("duplicate: the upload that nobody knows cannot be removed: got %v, want success", err)
 		}
 	}
 }

@@ -151,7 +151,7 @@ func mpuAbortAfter(t T, b *Bench) {
 		return 0, errSource
 	}))
 	if _, err := c.Put(t.Context(), "k", body, backends.PutOptions{Size: size, Memory: mem}); !errors.Is(err, errSource) {
-		t.Errorf("put of a source that fails: %s", shown(err))
+		t.Errorf("put of a source that fails: got %s, want the error of the source", shown(err))
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -163,11 +163,11 @@ func mpuAbortAfter(t T, b *Bench) {
 		case e.part:
 			open--
 		case e.began && strings.HasPrefix(e.what, http.MethodDelete) && open > 0:
-			t.Errorf("%s began while %d requests with parts were on their way", e.what, open)
+			t.Errorf("%s: got %d requests with parts on their way when it began, want none", e.what, open)
 		}
 	}
 	if len(w.events) == 0 {
-		t.Errorf("no request was seen")
+		t.Errorf("got no request, want some")
 	}
 }
 
@@ -181,14 +181,14 @@ func mpuConcurrent(t T, b *Bench) {
 	for _, o := range []backends.PutOptions{{Size: size}, {Size: size, Memory: mem}} {
 		w.most.Store(0)
 		if _, err := c.Put(t.Context(), "k", zeros(size), o); err != nil {
-			t.Errorf("put: %v", err)
+			t.Errorf("put: got %v, want success", err)
 		}
 		room := int64(1) // without memory of the caller the driver takes its least
 		if o.Memory != nil {
 			room = want / int64(p)
 		}
 		if most := w.most.Load(); want > 0 && most > room {
-			t.Errorf("%d parts of %d bytes were on their way at a time, there is room for %d", most, p, room)
+			t.Errorf("got %d parts of %d bytes on their way at a time, want at most %d, for which there is room", most, p, room)
 		}
 	}
 }
@@ -215,15 +215,15 @@ func mpuSameKey(t T, b *Bench) {
 			if err == nil {
 				won++
 			} else if !lost(err) {
-				t.Errorf("upload %d: %s", i, shown(err))
+				t.Errorf("upload %d: got %s, want success, or that it lost against the other", i, shown(err))
 			}
 		}
 		if won == 0 {
-			t.Errorf("none of two uploads succeeded: %v", errs)
+			t.Errorf("got no success of two uploads, want one at least: %v", errs)
 			continue
 		}
 		if got := clients[0].Read("k"); !bytes.Equal(got, bodies[0]) && !bytes.Equal(got, bodies[1]) {
-			t.Errorf("the object is neither of the two that were stored")
+			t.Errorf("got an object that is neither of the two that were stored, want one of them, whole")
 		}
 	}
 }
@@ -264,7 +264,7 @@ func mpuETags(t T, b *Bench) {
 		c.Holds("k", data)
 		obj, err := c.Get(t.Context(), "k", backends.GetOptions{Range: backends.All(), IfVersion: c.Info("k").Version})
 		if err != nil {
-			t.Errorf("get with the version that Stat told: %v", err)
+			t.Errorf("get with the version that Stat told: got %v, want success", err)
 			continue
 		}
 		_ = obj.Body.Close() // it could be opened
@@ -299,7 +299,7 @@ func mpuResend(t T, b *Bench) {
 				}, nil
 			}
 			if first != sum {
-				t.Errorf("%s was sent again with other bytes", name)
+				t.Errorf("%s: got other bytes when it was sent again, want the same", name)
 			}
 			r = r.Clone(r.Context())
 			r.Body = io.NopCloser(bytes.NewReader(data))
@@ -311,7 +311,7 @@ func mpuResend(t T, b *Bench) {
 	c.Write("k", data)
 	c.Holds("k", data)
 	if resent < 2 {
-		t.Errorf("%d parts were sent again, all should have been", resent)
+		t.Errorf("got %d parts sent again, want all", resent)
 	}
 }
 
@@ -323,12 +323,12 @@ func removed(t T, c *Client, u backends.Upload) {
 			return
 		}
 		if err != nil {
-			t.Errorf("abort of %+v: %v", u, err)
+			t.Errorf("abort of %+v: got %v, want success", u, err)
 		}
 	}
 	ups, err := c.allUploads(t.Context(), u.Key)
 	if err != nil || u.ID != "" && lists(ups, u.ID) {
-		t.Errorf("after it was aborted, %+v is listed: %+v, %v", u, ups, err)
+		t.Errorf("uploads after %+v was aborted: got %+v, %v, want it gone", u, ups, err)
 	}
 }
 
@@ -375,7 +375,7 @@ func mpuForeign(t T, b *Bench) {
 		var err error
 		told := false
 		if ups, told, err = b.made(t.Context(), c, other, "dir/k"); err != nil {
-			t.Errorf("list uploads: %v", err)
+			t.Errorf("list uploads: got %v, want success", err)
 		}
 		return len(ups) > 0 || !told || t.Failed()
 	})
@@ -384,16 +384,16 @@ func mpuForeign(t T, b *Bench) {
 	}
 	for _, u := range ups {
 		if u.Key != "" && u.Key != "dir/k" || u.ID == "" && b.Properties().PendingExpires == 0 {
-			t.Errorf("the upload is listed as %+v", u)
+			t.Errorf("the listing of the upload: got %+v, want its key and an id", u)
 		}
 		removed(t, other, u)
 	}
 	if ups, err := other.Uploads(t.Context(), "other/"); err != nil {
-		t.Errorf("list uploads: %v", err)
+		t.Errorf("list uploads: got %v, want success", err)
 	} else {
 		for _, u := range ups {
 			if u.Key != "" {
-				t.Errorf("a prefix of nothing lists the upload %+v", u)
+				t.Errorf("uploads below a prefix of nothing: got %+v, want none", u)
 			}
 		}
 	}

@@ -94,7 +94,7 @@ func netRefused(t T, b *Bench) {
 		t.Errorf("stat where nobody listens: %s, want unavailable", shown(err))
 	}
 	if !strings.Contains(shown(err), addr) {
-		t.Errorf("the error does not name %s: %v", addr, err)
+		t.Errorf("want an error that names %s, got %v", addr, err)
 	}
 }
 
@@ -154,7 +154,7 @@ func netDownUp(t T, b *Bench) {
 	p.CutAll() // connections are gone, the server is there
 	close(body.open)
 	if err := <-returned; err != nil {
-		t.Errorf("put during which the connections were cut: %v", err)
+		t.Errorf("put during which the connections were cut: got %v, want success", err)
 		return
 	}
 	c.Holds("k2", body.data)
@@ -177,7 +177,7 @@ func netProxyEnv(t T, b *Bench) {
 		return
 	}
 	if tr.Proxy == nil || reflect.ValueOf(tr.Proxy).Pointer() != reflect.ValueOf(http.ProxyFromEnvironment).Pointer() {
-		t.Errorf("the transport's Proxy is not http.ProxyFromEnvironment")
+		t.Errorf("the transport's Proxy: got another one, want http.ProxyFromEnvironment")
 	}
 	var asked atomic.Int64
 	proxy := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -193,7 +193,7 @@ func netProxyEnv(t T, b *Bench) {
 	}
 	tr.Proxy = http.ProxyURL(to) // before its first connection
 	if _, err := c.Stat(t.Context(), "k"); err == nil || asked.Load() == 0 {
-		t.Errorf("stat through a proxy that finds nothing: %s, and the proxy was asked %d times", shown(err), asked.Load())
+		t.Errorf("stat through a proxy that finds nothing: got %s and %d requests to the proxy, want an error and some", shown(err), asked.Load())
 	}
 }
 
@@ -213,10 +213,10 @@ func netRedirect(t T, b *Bench) {
 	}))
 	t.Cleanup(first.Close)
 	if err := b.at(first.URL, nil); err == nil {
-		t.Errorf("stat that was sent elsewhere succeeded, where there is nothing")
+		t.Errorf("stat that was sent elsewhere, where there is nothing: got success, want an error")
 	}
 	if n := secrets.Load(); n > 0 {
-		t.Errorf("%d of %d requests that followed a redirect to another host carried credentials", n, second.Load())
+		t.Errorf("got %d of %d requests with credentials that followed a redirect to another host, want none", n, second.Load())
 	}
 }
 
@@ -299,10 +299,10 @@ func refusesTLS(t T, b *Bench, s *secure, more map[string]string) error {
 		t.Errorf("%d handshakes, want one: nothing gets better by trying again", n)
 	}
 	if n := s.requests.Load(); n > 0 {
-		t.Errorf("%d requests went to a server that is not trusted", n)
+		t.Errorf("got %d requests to a server that is not trusted, want none", n)
 	}
 	if !strings.Contains(shown(err), "certificate") {
-		t.Errorf("the error does not say that it is about the certificate: %v", err)
+		t.Errorf("got %v, want an error that says that it is about the certificate", err)
 	}
 	return err
 }
@@ -316,7 +316,7 @@ func tlsCustom(t T, b *Bench) {
 	s := b.secure(a, loopback, b.Now().Add(time.Hour))
 	err := b.at(s.url, b.r.h.Knobs.CAFile(a.file))
 	if s.requests.Load() == 0 {
-		t.Errorf("no request arrived at a server whose authority the settings name: %s", shown(err))
+		t.Errorf("got no request at a server whose authority the settings name, want one: %s", shown(err))
 	}
 }
 
@@ -329,7 +329,7 @@ func tlsExpired(t T, b *Bench) {
 	a := b.authority()
 	err := refusesTLS(t, b, b.secure(a, loopback, b.Now().Add(-time.Hour)), b.r.h.Knobs.CAFile(a.file))
 	if !strings.Contains(shown(err), "expired") || !strings.Contains(shown(err), "current time") {
-		t.Errorf("the error does not tell which times do not fit: %v", err)
+		t.Errorf("got %v, want an error that tells which times do not fit", err)
 	}
 }
 

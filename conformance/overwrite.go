@@ -50,7 +50,7 @@ func overwriteReplaces(_ T, b *Bench) {
 		c.Write("k", data)
 		other.Holds("k", data)
 		if size := other.Info("k").Size; size != int64(n) {
-			b.t.Errorf("Stat says %d bytes of an object of %d", size, n)
+			b.t.Errorf("Stat: got a size of %d, want %d", size, n)
 		}
 	}
 }
@@ -77,7 +77,7 @@ func overwriteNeverMix(t T, b *Bench) {
 			for n := 0; ctx.Err() == nil; n++ {
 				data := stripe(2*(n%10)+i, size)
 				if _, err := w.Put(t.Context(), "k", plain(data), backends.PutOptions{Size: size}); err != nil && !lost(err) {
-					t.Errorf("put: %v", err)
+					t.Errorf("put: got %v, want success", err)
 					return
 				}
 				if b.Properties().HTTP {
@@ -98,7 +98,7 @@ func overwriteNeverMix(t T, b *Bench) {
 	}
 	wg.Wait()
 	if whole == 0 {
-		t.Errorf("not one read in all that time came to its end")
+		t.Errorf("got no read that came to its end in all that time, want some")
 	}
 }
 
@@ -108,20 +108,20 @@ func readStripes(t T, ctx context.Context, c *Client, size int) (whole int64) {
 		obj, err := c.Get(t.Context(), "k", backends.GetOptions{Range: backends.All()})
 		if err != nil {
 			if !errors.Is(err, backends.Precondition) && !backends.CodeOf(err).Temporary() {
-				t.Errorf("get while it is replaced: %s", shown(err))
+				t.Errorf("get while it is replaced: got %s, want success, Precondition or a temporary code", shown(err))
 			}
 			continue
 		}
 		got, err := readWhole(obj)
 		_ = obj.Body.Close() // read side
 		if len(got) > 0 && !bytes.Equal(got, bytes.Repeat(got[:1], len(got))) {
-			t.Errorf("a read got bytes of two objects")
+			t.Errorf("a read: got bytes of two objects, want those of one")
 		}
 		if err != nil {
 			continue
 		}
 		if len(got) != size {
-			t.Errorf("a read ended well after %d of %d bytes", len(got), size)
+			t.Errorf("a read: got an end without an error after %d of %d bytes, want all", len(got), size)
 		}
 		whole++
 	}
@@ -135,7 +135,7 @@ func overwriteInFlight(t T, b *Bench) {
 		c.Write("k", old)
 		obj := c.Open("k", backends.All())
 		if _, err := io.ReadFull(obj.Body, make([]byte, 1000)); err != nil {
-			t.Errorf("read: %v", err)
+			t.Errorf("read: got %v, want success", err)
 		}
 		if change == "replaced" {
 			other.Write("k", b.Bytes(4<<20))
@@ -148,7 +148,7 @@ func overwriteInFlight(t T, b *Bench) {
 			t.Errorf("%s while it was read: %s", change, difference(got, old[1000:]))
 		}
 		if err == nil && len(got) != len(old)-1000 {
-			t.Errorf("%s while it was read: the stream ended well after %d of %d bytes", change, len(got), len(old)-1000)
+			t.Errorf("%s while it was read: got an end without an error after %d of %d bytes, want an error or all of them", change, len(got), len(old)-1000)
 		}
 		c.Remove("k")
 	}
@@ -207,11 +207,11 @@ func atomicInvisible(t T, b *Bench) {
 			other.Lacks("new")
 		}
 		if keys := other.Keys(""); !slices.Contains(keys, "old") || key == "old" && len(keys) != 1 || key == "new" && len(keys) != 1 {
-			t.Errorf("during the Put of %s the listing shows %q", key, keys)
+			t.Errorf("the listing during the Put of %s: got %q, want the key old alone", key, keys)
 		}
 		close(body.open)
 		if err := <-ended; err != nil {
-			t.Errorf("put of %s: %v", key, err)
+			t.Errorf("put of %s: got %v, want success", key, err)
 			continue
 		}
 		other.Holds(key, data)
@@ -266,7 +266,7 @@ func ifAbsentCreates(t T, b *Bench) {
 		for j, size := range announced(n) {
 			key, data := fmt.Sprintf("k%d-%d", i, j), b.Bytes(n)
 			if _, err := c.Put(t.Context(), key, plain(data), backends.PutOptions{Size: size, IfAbsent: true}); err != nil {
-				t.Errorf("put of %d bytes, Size %d: %v", n, size, err)
+				t.Errorf("put of %d bytes, Size %d: got %v, want success", n, size, err)
 				continue
 			}
 			other.Holds(key, data)
@@ -285,7 +285,7 @@ func ifAbsentRefuses(t T, b *Bench) {
 			_, err := c.Put(t.Context(), "k", body, backends.PutOptions{Size: size, IfAbsent: true})
 			c.Coded(fmt.Sprintf("put of %d bytes over an object", n), err, backends.Exists)
 			if read := body.over(); read > 2*p {
-				t.Errorf("%d of %d bytes were read before the refusal, more than two parts of %d", read, n, p)
+				t.Errorf("got %d of %d bytes read before the refusal, want at most two parts of %d", read, n, p)
 			}
 			c.Holds("k", old)
 		}
@@ -320,7 +320,7 @@ func ifAbsentRace(t T, b *Bench) {
 			}
 		}
 		if len(winners) != 1 {
-			t.Fatalf("round %d: %d creators were told that they made the object: %v; errors: %v", round, len(winners), winners, errs)
+			t.Fatalf("round %d: got %d creators that were told that they made the object, %v, want one; errors: %v", round, len(winners), winners, errs)
 		}
 		clients[0].Holds(key, stripe(winners[0], n))
 	}
@@ -331,7 +331,7 @@ func ifAbsentAfterDelete(t T, b *Bench) {
 	for i := range 5 {
 		data := fmt.Appendf(nil, "round %d", i)
 		if _, err := c.Put(t.Context(), "a/k", plain(data), backends.PutOptions{Size: int64(len(data)), IfAbsent: true}); err != nil {
-			t.Fatalf("round %d: %v", i, err)
+			t.Fatalf("round %d: got %v, want success", i, err)
 		}
 		other.Holds("a/k", data)
 		other.Remove("a/k")

@@ -44,13 +44,13 @@ func (p *pauses) call(ctx context.Context, attempts int, longest time.Duration, 
 	o.Env.WrapTransport = plan.Wrap // no request gets to a network: a wait for one would stop the clock
 	d, err := p.b.r.h.Open(p.ctx, o)
 	if err != nil {
-		p.t.Fatalf("open a client: %v", err)
+		p.t.Fatalf("open a client: got %v, want success", err)
 	}
 	began := p.b.Now()
 	_, err = d.Stat(ctx, p.b.Prefix()+"k")
 	out := refused{err: err, took: p.b.Now().Sub(began)}
 	if err := d.Close(); err != nil {
-		p.t.Errorf("close: %v", err)
+		p.t.Errorf("close: got %v, want success", err)
 	}
 	log := plan.Log()
 	for i := 1; i < len(log); i++ {
@@ -66,19 +66,19 @@ func (p *pauses) spread() {
 	for range clients {
 		got := p.call(p.ctx, attempts, longest, fault.Status{Kind: fault.Unavailable})
 		if len(got.gaps) != attempts-1 {
-			p.t.Fatalf("%d attempts have %d pauses: %v, %s", attempts, len(got.gaps), got.gaps, shown(got.err))
+			p.t.Fatalf("%d attempts: got %d pauses, want one fewer than attempts: %v, %s", attempts, len(got.gaps), got.gaps, shown(got.err))
 		}
 		for i, gap := range got.gaps {
 			at[i] = append(at[i], gap)
 			if gap <= 0 || gap > longest {
-				p.t.Errorf("pause %d is %s, allowed are %s", i+1, gap, longest)
+				p.t.Errorf("pause %d: got %s, want at most %s, and some", i+1, gap, longest)
 			}
 		}
 	}
 	for i, gaps := range at {
 		slices.Sort(gaps)
 		if len(slices.Compact(slices.Clone(gaps))) < clients/2 {
-			p.t.Errorf("pause %d of %d clients: %v: they come back together", i+1, clients, gaps)
+			p.t.Errorf("pause %d of %d clients: got %v, want different ones: they come back together", i+1, clients, gaps)
 		}
 	}
 }
@@ -87,7 +87,7 @@ func (p *pauses) capped() {
 	const longest = 300 * time.Millisecond
 	got := p.call(p.ctx, 9, longest, fault.Status{Kind: fault.Unavailable})
 	if len(got.gaps) != 8 || slices.Max(got.gaps) > longest {
-		p.t.Errorf("9 attempts: pauses are %v, allowed are %s", got.gaps, longest)
+		p.t.Errorf("9 attempts: got the pauses %v, want 8 of at most %s", got.gaps, longest)
 	}
 }
 
@@ -96,11 +96,11 @@ func (p *pauses) wished() {
 	const wish, longest = 7 * time.Second, time.Minute
 	got := p.call(p.ctx, 3, longest, fault.Status{Kind: fault.SlowDown, RetryAfter: wish})
 	if len(got.gaps) != 2 || slices.Min(got.gaps) < wish || slices.Max(got.gaps) > longest {
-		p.t.Errorf("the store wished to be left alone for %s: pauses are %v", wish, got.gaps)
+		p.t.Errorf("the store wished to be left alone for %s: want 2 pauses of that at least, got %v", wish, got.gaps)
 	}
 	got = p.call(p.ctx, 3, wish, fault.Status{Kind: fault.SlowDown, RetryAfter: time.Hour})
 	if got.took > 2*wish || len(got.gaps) > 0 && slices.Max(got.gaps) > wish {
-		p.t.Errorf("the store wished to be left alone for an hour, allowed are %s: pauses are %v, the call took %s", wish, got.gaps, got.took)
+		p.t.Errorf("the store wished to be left alone for an hour: want pauses of at most %s, got %v and a call of %s", wish, got.gaps, got.took)
 	}
 }
 
@@ -110,6 +110,6 @@ func (p *pauses) givenUp() {
 	defer cancel()
 	got := p.call(ctx, 100, time.Hour, fault.Status{Kind: fault.Unavailable})
 	if !errors.Is(got.err, context.DeadlineExceeded) || got.took > after {
-		p.t.Errorf("a call whose context ends after %s took %s: %s", after, got.took, shown(got.err))
+		p.t.Errorf("a call: want the end of its context after %s, got one after %s: %s", after, got.took, shown(got.err))
 	}
 }

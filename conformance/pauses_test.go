@@ -83,8 +83,8 @@ func TestRetryJitter_SeesWrongPauses(t *testing.T) {
 		}, false, "come back together"},
 		"none": {func(time.Duration) func(int, time.Duration) time.Duration {
 			return func(_ int, wish time.Duration) time.Duration { return wish }
-		}, false, "pause 1 is 0s"},
-		"without a bound": {func(time.Duration) func(int, time.Duration) time.Duration { return good(time.Hour) }, false, "9 attempts: pauses are"},
+		}, false, "pause 1: got 0s"},
+		"without a bound": {func(time.Duration) func(int, time.Duration) time.Duration { return good(time.Hour) }, false, "9 attempts: got the pauses"},
 		"deaf to wishes": {func(longest time.Duration) func(int, time.Duration) time.Duration {
 			return func(attempt int, _ time.Duration) time.Duration { return good(longest)(attempt, 0) }
 		}, false, "left alone for 7s"},
@@ -93,7 +93,7 @@ func TestRetryJitter_SeesWrongPauses(t *testing.T) {
 				return max(good(longest)(attempt, 0), wish)
 			}
 		}, false, "left alone for an hour"},
-		"deaf to the context": {good, true, "whose context ends after 10s"},
+		"deaf to the context": {good, true, "want the end of its context after 10s"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			h := Harness{Seed: 1, Shared: true, Dialect: stupid{}, Knobs: Knobs{

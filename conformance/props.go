@@ -30,7 +30,7 @@ func sumMismatch(t T, b *Bench) {
 			c.Coded(fmt.Sprintf("put of %d bytes, Size %d, with another checksum", n, size), err, backends.Corrupt)
 			c.Lacks("k")
 			if _, err = c.Put(t.Context(), "k", plain(data), backends.PutOptions{Size: size, CRC32C: castagnoli(data)}); err != nil {
-				t.Errorf("put of %d bytes, Size %d, with their checksum: %v", n, size, err)
+				t.Errorf("put of %d bytes, Size %d, with their checksum: got %v, want success", n, size, err)
 			}
 			c.Holds("k", data)
 			c.Remove("k")
@@ -42,10 +42,10 @@ func propsTruth(t T, b *Bench) {
 	c := b.Client()
 	p := c.Raw().Properties()
 	if p != b.Properties() || c.Raw().Properties() != p {
-		t.Errorf("the properties of another client are %+v, of the first they were %+v", p, b.Properties())
+		t.Errorf("the properties of another client: got %+v, want those of the first, always: %+v", p, b.Properties())
 	}
 	if f := b.r.h.Factory; p.Name == "" || f != nil && p.Name != f.Name {
-		t.Errorf("Properties.Name is %q, that of the factory is another", p.Name)
+		t.Errorf("Properties.Name: got %q, want that of the factory", p.Name)
 	}
 	truthOfKeys(t, b, c, p)
 	truthOfParts(t, b, p)
@@ -55,14 +55,14 @@ func propsTruth(t T, b *Bench) {
 	truthOfMeta(t, c, p)
 	truthOfBulk(t, c, p)
 	if n := len(b.Requests(0)); p.HTTP != (n > 0) {
-		t.Errorf("Properties.HTTP is %t, and %d requests went through Env.WrapTransport", p.HTTP, n)
+		t.Errorf("Properties.HTTP is %t: got %d requests through Env.WrapTransport, want some exactly where it is true", p.HTTP, n)
 	}
 }
 
 func truthOfKeys(t T, b *Bench, c *Client, p backends.Properties) {
 	n := b.MaxKeyBytes()
 	if n <= 0 {
-		t.Errorf("Properties.MaxKeyBytes is %d", p.MaxKeyBytes)
+		t.Errorf("Properties.MaxKeyBytes: got %d, want more than 0", p.MaxKeyBytes)
 		return
 	}
 	put := func(key string) error {
@@ -70,7 +70,7 @@ func truthOfKeys(t T, b *Bench, c *Client, p backends.Properties) {
 		return err
 	}
 	if err := put(longKey(n, "k")); err != nil {
-		t.Errorf("Properties.MaxKeyBytes is %d, a key of that many is refused: %v", p.MaxKeyBytes, err)
+		t.Errorf("Properties.MaxKeyBytes is %d, a key of that many: got %v, want success", p.MaxKeyBytes, err)
 	}
 }
 
@@ -81,7 +81,7 @@ func propsSegments(t T, b *Bench) {
 		most = min(b.MaxKeyBytes()-2, 600)
 	}
 	if _, err := c.Put(t.Context(), "s/"+strings.Repeat("s", most), plain([]byte("x")), backends.PutOptions{Size: 1}); err != nil {
-		t.Errorf("Properties.MaxSegmentBytes is %d, a segment of %d is refused: %v", b.Properties().MaxSegmentBytes, most, err)
+		t.Errorf("Properties.MaxSegmentBytes is %d, a segment of %d: got %v, want success", b.Properties().MaxSegmentBytes, most, err)
 	}
 }
 
@@ -104,7 +104,7 @@ func (b *Bench) sizes() (read func() []int64) {
 
 func truthOfParts(t T, b *Bench, p backends.Properties) {
 	if p.MaxObjectBytes <= 0 || p.MinPartBytes < 0 || p.MaxBulkDelete < 0 || p.PendingExpires < 0 {
-		t.Errorf("there are properties below zero, or no MaxObjectBytes: %+v", p)
+		t.Errorf("got properties below zero, or no MaxObjectBytes, want neither: %+v", p)
 	}
 	sizes := b.sizes()
 	c := b.Client()
@@ -112,11 +112,11 @@ func truthOfParts(t T, b *Bench, p backends.Properties) {
 	body := io.MultiReader(zeros(n-1), readerFunc(func(buf []byte) (int, error) { return copy(buf, "x"), io.EOF }))
 	_, err := c.Put(t.Context(), "parts", body, backends.PutOptions{Size: n})
 	if (err == nil) != (p.MaxObjectBytes >= n) {
-		t.Errorf("Properties.MaxObjectBytes is %d, a Put of %d bytes: %s", p.MaxObjectBytes, n, shown(err))
+		t.Errorf("Properties.MaxObjectBytes is %d, a Put of %d bytes: got %s, want success exactly up to that size", p.MaxObjectBytes, n, shown(err))
 	}
 	broken := io.MultiReader(zeros(n-1), readerFunc(func([]byte) (int, error) { return 0, errSource }))
 	if _, err := c.Put(t.Context(), "pending", broken, backends.PutOptions{Size: n}); !errors.Is(err, errSource) {
-		t.Errorf("put of a source that fails: %s", shown(err))
+		t.Errorf("put of a source that fails: got %s, want the error of the source", shown(err))
 	}
 	if _, ok := c.Raw().(backends.UploadLister); ok {
 		ups, err := c.Uploads(t.Context(), "pending")
@@ -133,17 +133,17 @@ func truthOfParts(t T, b *Bench, p backends.Properties) {
 	all := sizes()
 	switch {
 	case p.MinPartBytes == 0 && (p.MaxParts != 0 || p.MaxPartBytes != 0):
-		t.Errorf("Properties.MinPartBytes is 0 (no parts), MaxParts %d and MaxPartBytes %d", p.MaxParts, p.MaxPartBytes)
+		t.Errorf("Properties.MinPartBytes is 0 (no parts): got MaxParts %d and MaxPartBytes %d, want 0", p.MaxParts, p.MaxPartBytes)
 	case p.MinPartBytes == 0: // pieces of a stream may be any number of requests
 	case len(all) < 3:
-		t.Errorf("Properties.MinPartBytes is %d, a body of %d bytes went out in %d requests", p.MinPartBytes, n, len(all))
+		t.Errorf("Properties.MinPartBytes is %d, a body of %d bytes: got %d requests, want 3 at least", p.MinPartBytes, n, len(all))
 	case p.MaxParts < 3 || p.MaxPartBytes < p.MinPartBytes:
-		t.Errorf("MaxParts is %d, MaxPartBytes %d, and %d bytes went out as %v", p.MaxParts, p.MaxPartBytes, n, all)
+		t.Errorf("got MaxParts %d and MaxPartBytes %d, want what allows the parts in which %d bytes went out: %v", p.MaxParts, p.MaxPartBytes, n, all)
 	case all[0] < p.MinPartBytes || all[0] > p.MaxPartBytes:
-		t.Errorf("a part has %d bytes, Properties say %d to %d", all[0], p.MinPartBytes, p.MaxPartBytes)
+		t.Errorf("a part: got %d bytes, want %d to %d, as Properties say", all[0], p.MinPartBytes, p.MaxPartBytes)
 	}
 	if p.MaxParts > 0 && p.MaxPartBytes > 0 && float64(p.MaxParts)*float64(p.MaxPartBytes) < float64(p.MaxObjectBytes) {
-		t.Errorf("%d parts of %d bytes do not reach MaxObjectBytes of %d", p.MaxParts, p.MaxPartBytes, p.MaxObjectBytes)
+		t.Errorf("got %d parts of %d bytes at most, want enough for the MaxObjectBytes of %d", p.MaxParts, p.MaxPartBytes, p.MaxObjectBytes)
 	}
 }
 
@@ -154,13 +154,13 @@ func truthOfIfAbsent(t T, c *Client, p backends.Properties, store bool) {
 	}
 	first, second := put(), put()
 	if p.IfAbsent && (first != nil || !errors.Is(second, backends.Exists)) {
-		t.Errorf("Properties.IfAbsent is true: the first Put %s, the second %s", shown(first), shown(second))
+		t.Errorf("Properties.IfAbsent is true: got %s for the first Put and %s for the second, want success and exists", shown(first), shown(second))
 	}
 	if !p.IfAbsent && store && !errors.Is(first, backends.Unsupported) {
 		t.Errorf("Properties.IfAbsent is false: %s, want unsupported and not silence", shown(first))
 	}
 	if !p.IfAbsent && errors.Is(second, backends.Exists) {
-		t.Errorf("Properties.IfAbsent is false, and it works")
+		t.Errorf("Properties.IfAbsent is false: got a second Put that was refused as exists, want true if the driver can do that")
 	}
 }
 
@@ -168,7 +168,7 @@ func truthOfFlatKeys(t T, c *Client, p backends.Properties) {
 	c.Write("flat/x", []byte("below"))
 	_, err := c.Put(t.Context(), "flat", plain([]byte("above")), backends.PutOptions{Size: 5})
 	if p.FlatKeys != (err == nil) {
-		t.Errorf("Properties.FlatKeys is %t: a key above another one: %s", p.FlatKeys, shown(err))
+		t.Errorf("Properties.FlatKeys is %t: a key above another one: got %s, want success exactly where it is true", p.FlatKeys, shown(err))
 	}
 	c.Holds("flat/x", []byte("below"))
 	if err == nil {
@@ -180,7 +180,7 @@ func truthOfVersions(t T, c *Client, p backends.Properties, store bool) {
 	first := c.Write("v", []byte("1"))
 	second := c.Write("v", []byte("2"))
 	if (first.Version != "") != p.Versions || p.Versions && first.Version == second.Version {
-		t.Errorf("Properties.Versions is %t: the versions of two objects are %q and %q", p.Versions, first.Version, second.Version)
+		t.Errorf("Properties.Versions is %t: got the versions %q and %q for two objects, want two different ones where it is true, else none", p.Versions, first.Version, second.Version)
 	}
 	obj, err := c.Get(t.Context(), "v", backends.GetOptions{Range: backends.All(), IfVersion: "no-such-version"})
 	if err == nil {
@@ -193,18 +193,18 @@ func truthOfVersions(t T, c *Client, p backends.Properties, store bool) {
 
 func truthOfMeta(t T, c *Client, p backends.Properties) {
 	if _, err := c.Put(t.Context(), "meta", plain([]byte("x")), backends.PutOptions{Size: 1, Meta: map[string]string{"a": "b"}}); err != nil {
-		t.Errorf("put with metadata: %v", err)
+		t.Errorf("put with metadata: got %v, want success", err)
 		return
 	}
 	if meta := c.Info("meta").Meta; p.UserMeta != (meta["a"] == "b") || !p.UserMeta && len(meta) > 0 {
-		t.Errorf("Properties.UserMeta is %t: what was stored comes back as %v", p.UserMeta, meta)
+		t.Errorf("Properties.UserMeta is %t: got the metadata %v, want those that were stored where it is true, else none", p.UserMeta, meta)
 	}
 }
 
 func truthOfBulk(t T, c *Client, p backends.Properties) {
 	_, can := c.Raw().(backends.BulkDeleter)
 	if can != (p.MaxBulkDelete > 0) {
-		t.Errorf("Properties.MaxBulkDelete is %d, the driver has DeleteMany: %t", p.MaxBulkDelete, can)
+		t.Errorf("got Properties.MaxBulkDelete %d and a driver with DeleteMany: %t, want both or neither", p.MaxBulkDelete, can)
 		return
 	}
 	if !can {
@@ -215,7 +215,7 @@ func truthOfBulk(t T, c *Client, p backends.Properties) {
 		keys[i] = fmt.Sprintf("bulk/%07d", i)
 	}
 	if err := c.DeleteMany(t.Context(), keys); err != nil {
-		t.Errorf("Properties.MaxBulkDelete is %d, that many keys: %v", len(keys), err)
+		t.Errorf("Properties.MaxBulkDelete is %d, that many keys: got %v, want success", len(keys), err)
 	}
 }
 
@@ -226,10 +226,10 @@ func probeDiagnoses(t T, b *Bench) {
 		return // the Store lists a key instead
 	}
 	if err := c.Probe(t.Context()); err != nil {
-		t.Errorf("probe of a store that can be used: %v", err)
+		t.Errorf("probe of a store that can be used: got %v, want success", err)
 	}
 	if got := c.Keys(""); len(got) > 0 {
-		t.Errorf("Probe left %q", got)
+		t.Errorf("left by Probe: got %q, want nothing", got)
 	}
 	if can {
 		b.probes(t, "credentials that may only read", b.r.h.Knobs.ReadOnly, backends.Denied)

@@ -66,7 +66,7 @@ func putReadAfterWrite(t T, b *Bench) {
 		data := b.Bytes(n)
 		for _, size := range announced(n) {
 			if _, err := c.Put(t.Context(), "a/b", plain(data), backends.PutOptions{Size: size}); err != nil {
-				t.Fatalf("put of %d bytes, Size %d: %v", n, size, err)
+				t.Fatalf("put of %d bytes, Size %d: got %v, want success", n, size, err)
 			}
 			other.Holds("a/b", data)
 			c.Holds("a/b", data)
@@ -80,10 +80,10 @@ func putZero(t T, b *Bench) {
 		key := fmt.Sprintf("empty-%d", i)
 		info, err := c.Put(t.Context(), key, plain(nil), backends.PutOptions{Size: size})
 		if err != nil {
-			t.Fatalf("put of nothing, Size %d: %v", size, err)
+			t.Fatalf("put of nothing, Size %d: got %v, want success", size, err)
 		}
 		if st := other.Info(key); info.Size != 0 || st.Size != 0 {
-			t.Errorf("put of nothing, Size %d: Put says %d bytes, Stat %d", size, info.Size, st.Size)
+			t.Errorf("put of nothing, Size %d: got a size of %d from Put and %d from Stat, want 0", size, info.Size, st.Size)
 		}
 		if obj := other.Open(key, backends.All()); obj.Length != 0 || obj.Offset != 0 {
 			t.Errorf("Object has Offset %d and Length %d, want 0 and 0", obj.Offset, obj.Length)
@@ -98,11 +98,11 @@ func putZero(t T, b *Bench) {
 func putOne(t T, b *Bench) {
 	c := b.Client()
 	if info := c.Write("one", []byte{0xa7}); info.Size != 1 {
-		t.Errorf("Put says %d bytes", info.Size)
+		t.Errorf("Put: got a size of %d, want 1", info.Size)
 	}
 	c.Holds("one", []byte{0xa7})
 	if size := c.Info("one").Size; size != 1 {
-		t.Errorf("Stat says %d bytes", size)
+		t.Errorf("Stat: got a size of %d, want 1", size)
 	}
 }
 
@@ -118,7 +118,7 @@ func putPartBoundaries(t T, b *Bench) {
 		for _, size := range sizes {
 			info, err := c.Put(t.Context(), "k", plain(data), backends.PutOptions{Size: size})
 			if err != nil || info.Size != int64(n) {
-				t.Fatalf("put of %d bytes (parts of %d), Size %d: %+v, %v", n, p, size, info, err)
+				t.Fatalf("put of %d bytes (parts of %d), Size %d: got %+v, %v, want success and that size", n, p, size, info, err)
 			}
 			c.Holds("k", data)
 		}
@@ -142,10 +142,10 @@ func putSingle(t T, b *Bench) {
 	for _, size := range announced(1000) {
 		mark := b.Mark()
 		if _, err := c.Put(t.Context(), "k", plain(b.Bytes(1000)), backends.PutOptions{Size: size}); err != nil {
-			t.Fatalf("put: %v", err)
+			t.Fatalf("put: got %v, want success", err)
 		}
 		if log := withBody(b.Requests(mark)); len(log) != 1 {
-			t.Errorf("1000 bytes, Size %d, took %d requests with data: %v", size, len(log), log)
+			t.Errorf("1000 bytes, Size %d: got %d requests with data, want 1: %v", size, len(log), log)
 		}
 	}
 }
@@ -173,13 +173,13 @@ func putReturnsInfo(t T, b *Bench) {
 		info := c.Write("a/b", b.Bytes(n))
 		st := other.Info("a/b")
 		if info.Key != "a/b" || st.Key != "a/b" || info.Size != int64(n) || st.Size != info.Size {
-			t.Errorf("Put returned %+v, Stat %+v, of %d bytes under a/b", info, st, n)
+			t.Errorf("got %+v from Put and %+v from Stat, want %d bytes under a/b from both", info, st, n)
 		}
 		if !info.ModTime.IsZero() && !sameTime(info.ModTime, st.ModTime) { // not every store tells after a put
-			t.Errorf("Put says modified %s, Stat %s", info.ModTime, st.ModTime)
+			t.Errorf("got the time %s from Put, want that of Stat: %s", info.ModTime, st.ModTime)
 		}
 		if v := b.Properties().Versions; v != (info.Version != "") || info.Version != st.Version {
-			t.Errorf("Properties.Versions is %t, Put returned version %q, Stat %q", v, info.Version, st.Version)
+			t.Errorf("Properties.Versions is %t: got the version %q from Put and %q from Stat, want the same, and one exactly where it is true", v, info.Version, st.Version)
 		}
 	}
 }
@@ -205,7 +205,7 @@ func attempts(t T, b *Bench, wrap func(io.Reader) io.Reader) {
 		body.over()
 		good := name == "good" || name == "unsized" || name == "small"
 		if good != (err == nil) {
-			t.Errorf("put of the %s body: %s", name, shown(err))
+			t.Errorf("put of the %s body: got %s, want an error for those that are broken, short or long alone", name, shown(err))
 		}
 		if !good {
 			c.Lacks(name)
@@ -219,7 +219,7 @@ func putDoesNotClose(t T, b *Bench) {
 		c := b.Client()
 		body := &guarded{t: t, r: bytes.NewReader(b.Bytes(1000))}
 		if _, err := c.Put(t.Context(), "k", body, backends.PutOptions{Size: 1000}); err != nil {
-			t.Errorf("put: %s", shown(err))
+			t.Errorf("put: got %s, want success", shown(err))
 		}
 		body.over()
 		return
@@ -241,7 +241,7 @@ func putNotAfterReturn(t T, b *Bench) {
 		return copy(p, make([]byte, 64<<10)), nil
 	})}
 	if _, err := c.Put(ctx, "old", body, backends.PutOptions{Size: backends.SizeUnknown}); err == nil {
-		t.Errorf("put of an endless body whose context ended: no error")
+		t.Errorf("put of an endless body whose context ended: got no error, want one")
 	}
 	body.over()
 	c.Holds("old", []byte("old"))
@@ -289,7 +289,7 @@ func putTinyReads(t T, b *Bench) {
 	} {
 		for _, size := range announced(len(data)) {
 			if _, err := c.Put(t.Context(), "k", wrap(plain(data)), backends.PutOptions{Size: size}); err != nil {
-				t.Errorf("put of a body that delivers %s, Size %d: %v", name, size, err)
+				t.Errorf("put of a body that delivers %s, Size %d: got %v, want success", name, size, err)
 				continue
 			}
 			c.Holds("k", data)
@@ -307,7 +307,7 @@ func putMeta(t T, b *Bench) {
 	for i, meta := range []map[string]string{{"token": "abc-1"}, {"a": "1", "b_c": "~ !\"#$%&'()*+,-./:;<=>?@[\\]^`{|}", "d-e": "2"}, {"big": big}} {
 		key := fmt.Sprintf("k%d", i)
 		if err := put(key, meta); err != nil {
-			t.Errorf("put with metadata %.60v: %v", meta, err)
+			t.Errorf("put with metadata %.60v: got %v, want success", meta, err)
 			continue
 		}
 		st, obj := other.Info(key), other.Open(key, backends.All())

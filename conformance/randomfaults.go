@@ -90,7 +90,7 @@ func (w *worker) wrote(data []byte, err error) {
 // failed: only what the faults explain.
 func (w *worker) failed(what string, err error) {
 	if c := backends.CodeOf(err); !c.Temporary() && c != backends.Corrupt && !errors.Is(err, io.ErrUnexpectedEOF) {
-		w.f.t.Errorf("%s of %q: %s", what, w.key, shown(err))
+		w.f.t.Errorf("%s of %q: got %s, want success or what the faults explain: a temporary code or corrupt", what, w.key, shown(err))
 	}
 }
 
@@ -113,6 +113,6 @@ func (w *worker) read(ctx context.Context) {
 		return
 	}
 	if !slices.ContainsFunc(w.may, func(b []byte) bool { return b != nil && bytes.Equal(b, got) }) {
-		w.f.t.Errorf("%q: %d bytes came that nobody stored there last", w.key, len(got))
+		w.f.t.Errorf("%q: got %d bytes that nobody stored there last, want those of a Put that may have been the last", w.key, len(got))
 	}
 }

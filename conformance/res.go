@@ -37,13 +37,13 @@ func abandon(t T, b *Bench, c *Client) {
 	c.Write("big", b.Bytes(2<<20))
 	obj := c.Open("big", backends.All())
 	if _, err := io.ReadFull(obj.Body, make([]byte, 10)); err != nil {
-		t.Errorf("read: %v", err)
+		t.Errorf("read: got %v, want success", err)
 	}
 	_ = obj.Body.Close() // in the middle
 	ctx, cancel := context.WithCancel(t.Context())
 	obj, err := c.Get(ctx, "big", backends.GetOptions{Range: backends.All()})
 	if err != nil {
-		t.Errorf("get: %v", err)
+		t.Errorf("get: got %v, want success", err)
 	} else {
 		cancel()
 		_, _ = io.Copy(io.Discard, obj.Body) // fails
@@ -84,7 +84,7 @@ func resDescriptors(t T, b *Bench) {
 		abandon(t, b, c)
 	}
 	for _, to := range settles(t.Context(), grace, func() []string { return opened(before, descriptors()) }) {
-		t.Errorf("still open: %s", to)
+		t.Errorf("still open: got %s, want nothing", to)
 	}
 }
 
@@ -132,12 +132,12 @@ func resHeapPut(t T, b *Bench) {
 	size := b.r.h.Limits.HugeBytes
 	grew := peak(func() {
 		if _, err := c.Put(t.Context(), "huge", zeros(size), backends.PutOptions{Size: size}); err != nil {
-			t.Errorf("put: %v", err)
+			t.Errorf("put: got %v, want success", err)
 		}
 	})
 	// The collector lets the heap double before it runs.
 	if most := 2*(declared(c, size)+b.r.h.Limits.HeapBytes) + b.r.h.Limits.HeapBytes; grew > most {
-		t.Errorf("the heap grew by %d MiB for a body of %d MiB, at most %d were to be expected", grew>>20, size>>20, most>>20)
+		t.Errorf("the heap: got %d MiB more for a body of %d MiB, want at most %d", grew>>20, size>>20, most>>20)
 	}
 }
 
@@ -145,17 +145,17 @@ func resHeapGet(t T, b *Bench) {
 	c := b.ClientWith(ClientOptions{LargeParts: true})
 	size := b.r.h.Limits.HugeBytes
 	if _, err := c.Put(t.Context(), "huge", zeros(size), backends.PutOptions{Size: size}); err != nil {
-		t.Fatalf("put: %v", err)
+		t.Fatalf("put: got %v, want success", err)
 	}
 	grew := peak(func() {
 		obj := c.Open("huge", backends.All())
 		defer obj.Body.Close()
 		if n, err := io.Copy(io.Discard, obj.Body); n != size || err != nil {
-			t.Errorf("read: %d of %d bytes, %v", n, size, err)
+			t.Errorf("read: got %d bytes, want %d; %v", n, size, err)
 		}
 	})
 	if most := 2 * b.r.h.Limits.HeapBytes; grew > most {
-		t.Errorf("the heap grew by %d MiB for a stream of %d MiB, at most %d were to be expected", grew>>20, size>>20, most>>20)
+		t.Errorf("the heap: got %d MiB more for a stream of %d MiB, want at most %d", grew>>20, size>>20, most>>20)
 	}
 }
 
@@ -165,14 +165,14 @@ func putHuge(t T, b *Bench) {
 	seed := uint64(b.IntN(1 << 30))
 	sent := sha256.New()
 	if _, err := c.Put(t.Context(), "huge", io.TeeReader(io.LimitReader(generated(seed), size), sent), backends.PutOptions{Size: backends.SizeUnknown}); err != nil {
-		t.Fatalf("put: %v", err)
+		t.Fatalf("put: got %v, want success", err)
 	}
 	obj := c.Open("huge", backends.All())
 	defer obj.Body.Close()
 	got := sha256.New()
 	n, err := io.Copy(got, obj.Body)
 	if n != size || err != nil || !sameSum(sent, got) {
-		t.Errorf("read: %d of %d bytes, %v, the same bytes: %t", n, size, err, sameSum(sent, got))
+		t.Errorf("read: got %d bytes, want the %d that were stored; %v, the same bytes: %t", n, size, err, sameSum(sent, got))
 	}
 }
 
@@ -231,22 +231,22 @@ func resShared(t T, b *Bench) {
 					return len(p), nil
 				}), size)
 				if _, err := c.Put(t.Context(), "p/"+string(rune('a'+i%26))+string(rune('a'+i/26)), body, backends.PutOptions{Size: size}); err != nil {
-					t.Errorf("put: %v", err)
+					t.Errorf("put: got %v, want success", err)
 				}
 			})
 		}
 		wg.Wait()
 	})
 	if limit := 2*uint64(6*least+int64(b.r.h.Limits.HeapBytes)) + b.r.h.Limits.HeapBytes; grew > limit {
-		t.Errorf("the heap grew by %d MiB with a budget of %d", grew>>20, 6*least>>20)
+		t.Errorf("the heap: got %d MiB more with a budget of %d, want at most about twice that", grew>>20, 6*least>>20)
 	}
 	if s, ok := c.Raw().(backends.PutSizer); ok {
 		if _, want := s.PutMemory(size); want > 0 && most > 6 {
-			t.Errorf("%d Puts read at the same time, with a budget for 6", most)
+			t.Errorf("got %d Puts that read at the same time, want at most 6, for which there is a budget", most)
 		}
 	}
 	if n := len(c.Keys("p/")); n != puts {
-		t.Errorf("%d objects are there, %d were stored", n, puts)
+		t.Errorf("got %d objects, want the %d that were stored", n, puts)
 	}
 }
 
@@ -276,7 +276,7 @@ func resReused(t T, b *Bench) {
 		c.refused("none", backends.All(), backends.NotFound)
 	}
 	if n.Load() > 3 {
-		t.Errorf("%d connections for operations one after the other", n.Load())
+		t.Errorf("got %d connections for operations one after the other, want at most 3", n.Load())
 	}
 }
 
@@ -290,18 +290,18 @@ func resCapped(t T, b *Bench) {
 		wg.Go(func() {
 			obj, err := c.Get(t.Context(), "k", backends.GetOptions{Range: backends.All()})
 			if err != nil {
-				t.Errorf("get: %v", err)
+				t.Errorf("get: got %v, want success", err)
 				return
 			}
 			defer obj.Body.Close()
 			if got, err := io.Copy(io.Discard, obj.Body); got != 200_000 || err != nil {
-				t.Errorf("read: %d bytes, %v", got, err)
+				t.Errorf("read: got %d bytes, %v, want 200000 and success", got, err)
 			}
 		})
 	}
 	wg.Wait()
 	if n.Load() > most {
-		t.Errorf("%d connections were opened, the settings allow %d", n.Load(), most)
+		t.Errorf("got %d connections, want at most the %d of the settings", n.Load(), most)
 	}
 }
 
@@ -312,12 +312,12 @@ func resAllocs(t T, b *Bench) {
 	read := func() {
 		obj, err := c.Get(t.Context(), "k", backends.GetOptions{Range: backends.Range{Offset: 50, Length: size}})
 		if err != nil {
-			t.Errorf("get: %v", err)
+			t.Errorf("get: got %v, want success", err)
 			return
 		}
 		defer obj.Body.Close()
 		if n, err := io.Copy(io.Discard, obj.Body); n != size || err != nil {
-			t.Errorf("read: %d bytes, %v", n, err)
+			t.Errorf("read: got %d bytes, %v, want all of the 4 MiB", n, err)
 		}
 	}
 	const runs = 10
@@ -326,7 +326,7 @@ func resAllocs(t T, b *Bench) {
 	allocs := testing.AllocsPerRun(runs, read)
 	runtime.ReadMemStats(&after)
 	if bytes := (after.TotalAlloc - before.TotalAlloc) / (runs + 1); bytes > size/2 || allocs > 5000 {
-		t.Errorf("a read of 4 MiB allocates %d bytes in %.0f objects", bytes, allocs)
+		t.Errorf("a read of 4 MiB: got %d bytes allocated in %.0f objects, want at most 2 MiB in 5000", bytes, allocs)
 	}
 }
 
@@ -358,7 +358,7 @@ func putPatterns(t T, b *Bench) {
 			sent += r.Sent
 		}
 		if b.Properties().HTTP && sent < int64(n) {
-			t.Errorf("%d bytes of %s were stored with %d bytes on the wire", n, name, sent)
+			t.Errorf("want the %d bytes of %s on the wire, got %d", n, name, sent)
 		}
 		c.Holds(name, data)
 	}
@@ -368,7 +368,7 @@ func putPlan(t T, b *Bench) {
 	p := b.Properties()
 	s, ok := b.Client().Raw().(backends.PutSizer)
 	if !ok || p.MaxParts <= 0 {
-		t.Fatalf("a driver with parts says how much memory a Put needs (PutSizer), and MaxParts: %d", p.MaxParts)
+		t.Fatalf("want a driver with parts to say how much memory a Put needs (PutSizer), and MaxParts, got %d", p.MaxParts)
 	}
 	sizes := []int64{backends.SizeUnknown, 0, 1, p.MaxObjectBytes - 1, p.MaxObjectBytes}
 	for n := int64(1); n < p.MaxObjectBytes && n > 0; n *= 3 {
@@ -383,13 +383,13 @@ func putPlan(t T, b *Bench) {
 		}
 		least, want := s.PutMemory(size)
 		if least < 0 || want < least {
-			t.Errorf("PutMemory(%d) is %d and %d", size, least, want)
+			t.Errorf("PutMemory(%d): got %d and %d, want the least first, and not below 0", size, least, want)
 		}
 		if size > 0 && (size-1)/max(1, least) >= int64(p.MaxParts) {
-			t.Errorf("a body of %d bytes in parts of %d has more than %d of them", size, least, p.MaxParts)
+			t.Errorf("a body of %d bytes in parts of %d: want at most %d of them, got more", size, least, p.MaxParts)
 		}
 		if p.MaxPartBytes > 0 && least > membudget.Capacity(int(p.MaxPartBytes)) {
-			t.Errorf("a body of %d bytes has parts of %d, at most %d are possible", size, least, p.MaxPartBytes)
+			t.Errorf("a body of %d bytes: got parts of %d bytes, want at most %d", size, least, p.MaxPartBytes)
 		}
 	}
 }
@@ -397,14 +397,14 @@ func putPlan(t T, b *Bench) {
 func putTooLarge(t T, b *Bench) {
 	most := b.Properties().MaxObjectBytes
 	if most <= 0 {
-		t.Fatalf("Properties.MaxObjectBytes is %d", most)
+		t.Fatalf("Properties.MaxObjectBytes: got %d, want more than 0", most)
 	}
 	c := b.Client()
 	mark := b.Mark()
 	_, err := c.Put(t.Context(), "k", readerFunc(func([]byte) (int, error) { return 0, errTooMuch }), backends.PutOptions{Size: most + 1})
 	c.Coded("put of a byte too much", err, backends.InvalidArgument)
 	if errors.Is(err, errTooMuch) || len(b.Requests(mark)) > 0 {
-		t.Errorf("the body was read, or requests were sent: %v, %v", err, b.Requests(mark))
+		t.Errorf("got a body that was read, or requests, want neither: %v, %v", err, b.Requests(mark))
 	}
 }
 

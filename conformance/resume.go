@@ -52,11 +52,11 @@ func resumeOverwritten(t T, b *Bench) {
 		f.plan.Add(fault.Rule{Step: fault.Get, Do: fault.Reset{Of: fault.Response, After: 100_000}})
 		obj, err := f.c.Get(t.Context(), faultKey, backends.GetOptions{Range: backends.All()})
 		if err != nil {
-			t.Fatalf("get: %v", err)
+			t.Fatalf("get: got %v, want success", err)
 		}
 		head := make([]byte, 10)
 		if _, err := io.ReadFull(obj.Body, head); err != nil {
-			t.Fatalf("read: %v", err)
+			t.Fatalf("read: got %v, want success", err)
 		}
 		f.eye.Write(faultKey, second)
 		rest, err := io.ReadAll(obj.Body)
@@ -64,7 +64,7 @@ func resumeOverwritten(t T, b *Bench) {
 		got := append(head, rest...)
 		switch {
 		case !bytes.HasPrefix(first, got):
-			t.Errorf("the stream mixes two versions: %s", difference(got, first))
+			t.Errorf("the stream: got bytes of another version, want those of the one that was opened alone: %s", difference(got, first))
 		case !errors.Is(err, backends.Precondition):
 			t.Errorf("got %s after %d bytes, want Precondition", shown(err), len(got))
 		}
@@ -76,7 +76,7 @@ func resumeFlapping(t T, b *Bench) {
 	op := f.operationFor(fault.Get)
 	out := f.try(op, fault.Rule{Step: fault.Get, Times: fault.Forever, Do: fault.Reset{Of: fault.Response}})
 	if n := out.count(fault.Get); out.err == nil || n > 5 || n < 2 {
-		t.Errorf("%d requests, %s", n, shown(out.err))
+		t.Errorf("got %d requests and %s, want 2 to 5 and an error", n, shown(out.err))
 	}
 	if c := backends.CodeOf(out.err); c != backends.Unavailable {
 		t.Errorf("got %s, want Unavailable", shown(out.err))
@@ -92,15 +92,15 @@ func resumeProgress(t T, b *Bench) {
 	f.plan.Add(fault.Rule{Step: fault.Get, Times: 15, Do: fault.Reset{Of: fault.Response, After: every}})
 	obj, err := f.c.Get(t.Context(), faultKey, backends.GetOptions{Range: backends.All()})
 	if err != nil {
-		t.Fatalf("get: %v", err)
+		t.Fatalf("get: got %v, want success", err)
 	}
 	defer obj.Body.Close()
 	got, err := io.ReadAll(obj.Body)
 	if err != nil || !bytes.Equal(got, data) {
-		t.Errorf("a break every %d bytes: %v, %s", every, err, difference(got, data))
+		t.Errorf("a break every %d bytes: got %v, want success; %s", every, err, difference(got, data))
 	}
 	if n := f.plan.Count(fault.Get); n != 16 {
-		t.Errorf("%d requests for 16 pieces", n)
+		t.Errorf("got %d requests for 16 pieces, want 16", n)
 	}
 }
 
@@ -110,7 +110,7 @@ func resumeNotByDriver(t T, b *Bench) {
 		op := f.operationFor(fault.Get)
 		out := f.try(op, fault.Rule{Step: fault.Get, Do: do})
 		if out.err == nil || out.count(fault.Get) != 1 {
-			t.Errorf("%s: %d requests, %s", do, out.count(fault.Get), shown(out.err))
+			t.Errorf("%s: got %d requests and %s, want 1 and an error", do, out.count(fault.Get), shown(out.err))
 		}
 		if c := backends.CodeOf(out.err); c != backends.Unavailable && !errors.Is(out.err, io.ErrUnexpectedEOF) {
 			t.Errorf("%s: got %s, want Unavailable or io.ErrUnexpectedEOF", do, shown(out.err))
@@ -134,7 +134,7 @@ func stallHeaders(t T, b *Bench) {
 func (f *faulty) inTime(what string, out outcome) {
 	f.t.Helper()
 	if out.took < faultTimeout/2 || out.took > faultTimeout+f.b.Prompt() {
-		f.t.Errorf("%s: took %s, the timeout is %s", what, out.took, faultTimeout)
+		f.t.Errorf("%s: got an end after %s, want one that fits the timeout of %s", what, out.took, faultTimeout)
 	}
 }
 
@@ -152,6 +152,6 @@ func stallUpload(t T, b *Bench) {
 	out := f.try(op, fault.Rule{Step: fault.Put, Do: fault.StallBody{Of: fault.Request, After: 1000}})
 	f.recovered("bytes that nobody takes", op, out, fault.Put, 1)
 	if out.took < faultTimeout/2 || out.took > 4*faultTimeout+f.b.Prompt() { // what was sent may be waited for too
-		t.Errorf("took %s, the timeout is %s", out.took, faultTimeout)
+		t.Errorf("got an end after %s, want one that fits the timeout of %s", out.took, faultTimeout)
 	}
 }

@@ -38,10 +38,10 @@ func retryBudget(t T, b *Bench) {
 			op := f.operationFor(step)
 			out := f.try(op, fault.Rule{Step: step, Times: fault.Forever, Do: fault.Status{Kind: fault.Unavailable}})
 			if got := out.count(step); got != n || backends.CodeOf(out.err) != backends.Unavailable {
-				t.Errorf("%d attempts, %s: %d requests, %s", n, step, got, shown(out.err))
+				t.Errorf("%d attempts, %s: got %d requests and %s, want as many and unavailable", n, step, got, shown(out.err))
 			}
 			if e, ok := asError(out.err); !ok || e.Attempts != 0 && step != fault.Put && e.Attempts < n {
-				t.Errorf("%d attempts, %s: the error tells of %d", n, step, e.Attempts)
+				t.Errorf("%d attempts, %s: got an error that tells of %d, want that many", n, step, e.Attempts)
 			}
 		}
 	}
@@ -68,7 +68,7 @@ func retryPermanent(t T, b *Bench) {
 		op := f.operationFor(fault.Get)
 		out := f.try(op, fault.Rule{Step: fault.Get, Times: fault.Forever, Do: fault.Status{Kind: kind}})
 		if n := out.count(fault.Get); n != 1 || out.err == nil {
-			t.Errorf("%s: %d requests, %s", kind, n, shown(out.err))
+			t.Errorf("%s: got %d requests and %s, want 1 and an error", kind, n, shown(out.err))
 		}
 	}
 }
@@ -96,11 +96,11 @@ func retryCancelled(t T, b *Bench) {
 	}}})
 	defer cancel()
 	if !errors.Is(out.err, context.Canceled) || out.took > b.Prompt() {
-		t.Errorf("got %v after %s", out.err, out.took)
+		t.Errorf("got %v after %s, want context.Canceled at once", out.err, out.took)
 	}
 	n := seen.Load()
 	if err := waitFor(t.Context(), 100*time.Millisecond); err != nil || seen.Load() != n {
-		t.Errorf("%d requests came after the call had ended, %v", seen.Load()-n, err)
+		t.Errorf("got %d requests after the call had ended, want none; %v", seen.Load()-n, err)
 	}
 }
 
@@ -122,7 +122,7 @@ func retryAfterTold(t T, b *Bench) {
 		op := f.operationFor(fault.List)
 		out := f.try(op, fault.Rule{Step: fault.List, Do: fault.Status{Kind: fault.SlowDown, RetryAfter: after}})
 		if got := retryAfter(out.err); got != after || backends.CodeOf(out.err) != backends.Throttled {
-			t.Errorf("Retry-After of %s: got %s, RetryAfter %s", after, shown(out.err), got)
+			t.Errorf("Retry-After of %s: got %s with RetryAfter %s, want throttled with the same", after, shown(out.err), got)
 		}
 	}
 }
@@ -146,7 +146,7 @@ func throttleBurst(t T, b *Bench) {
 		f.c.Write(faultKey, data)
 		f.c.Holds(faultKey, data)
 		if !slices.Contains(f.c.Keys(faultKey), faultKey) {
-			t.Errorf("the listing lacks %q", faultKey)
+			t.Errorf("the listing: got it without %q, want it there", faultKey)
 		}
 	}
 	f.plan.Stop()

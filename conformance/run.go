@@ -152,7 +152,7 @@ func Run(t *testing.T, h Harness) {
 		})
 	})
 	for _, text := range left {
-		t.Errorf("after the cases that ran at the same time: %s", text)
+		t.Errorf("after the cases that ran at the same time: got %s, want nothing left", text)
 	}
 }
 
@@ -252,7 +252,7 @@ func (r *runner) attempt(t *caseT, label, what string, within time.Duration, f f
 	select {
 	case <-done:
 	case <-timer.C:
-		t.Errorf("%s did not end within %s; the goroutines:\n%s", what, within, strings.Join(goroutines(label), "\n\n"))
+		t.Errorf("%s: want its end within %s, got none; the goroutines:\n%s", what, within, strings.Join(goroutines(label), "\n\n"))
 		t.cancel()
 	}
 }

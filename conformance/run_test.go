@@ -55,7 +55,7 @@ func TestRun_SeesWhatACaseLeaves(t *testing.T) {
 		"an object": {func(t T, b *Bench) {
 			d := b.Client().Driver()
 			_, _ = d.Put(t.Context(), "stranger", strings.NewReader(""), backends.PutOptions{})
-		}, `stored: "stranger"`},
+		}, `got an object "stranger"`},
 		"a goroutine":  {func(T, *Bench) { go func() { <-stop }() }, "goroutines are left"},
 		"a descriptor": {func(T, *Bench) { file, _ = os.Open("run_test.go") }, "descriptor is still open: "},
 		"a temp file":  {func(T, *Bench) { _ = os.WriteFile(filepath.Join(dir, "left"), nil, 0o600) }, "temp file is left: left"},
@@ -78,7 +78,7 @@ func TestRun_EndsACaseThatHangs(t *testing.T) {
 	h := space()
 	h.Limits.CaseTimeout = 50 * time.Millisecond
 	res := runs(t, h, func(t T, _ *Bench) { <-t.Context().Done() })
-	if res.Outcome != Fail || !strings.Contains(res.String(), "did not end within 50ms") || !strings.Contains(res.String(), "run_test.go") {
+	if res.Outcome != Fail || !strings.Contains(res.String(), "want its end within 50ms") || !strings.Contains(res.String(), "run_test.go") {
 		t.Errorf("%s", res)
 	}
 }
@@ -106,7 +106,7 @@ func TestRun_LooksForPendingUploads(t *testing.T) {
 		d, err := inner(ctx, o)
 		return lister{d}, err
 	}
-	if res := runs(t, h, func(T, *Bench) {}); !strings.Contains(res.String(), "a pending upload is left: {Key:k ID:u1") {
+	if res := runs(t, h, func(T, *Bench) {}); !strings.Contains(res.String(), "a pending upload is left: got {Key:k ID:u1") {
 		t.Errorf("%s", res)
 	}
 	h = space()
@@ -115,7 +115,7 @@ func TestRun_LooksForPendingUploads(t *testing.T) {
 		_, _ = b.Client().Put(t.Context(), "bad", iotest.ErrReader(io.ErrClosedPipe), backends.PutOptions{Size: 1})
 		b.Client().Write("good", nil)
 	})
-	if text := res.String(); !strings.Contains(text, "left under the driver: a block true [\"tk-") || !strings.Contains(text, "/bad\"]") {
+	if text := res.String(); !strings.Contains(text, "left under the driver: got a block true [\"tk-") || !strings.Contains(text, "/bad\"]") {
 		t.Errorf("%s", text)
 	}
 }

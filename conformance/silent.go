@@ -70,7 +70,7 @@ func netSilent(t T, b *Bench) {
 func (b *Bench) bears(what string, times time.Duration, took time.Duration) {
 	b.t.Helper()
 	if took < silence/2 || took > 2*times*silence+b.Prompt() { // of a request and of its answer each
-		b.t.Errorf("%s: %d attempts took %s, the timeout is %s", what, times, took, silence)
+		b.t.Errorf("%s: %d attempts: got an end after %s, want one that fits the timeout of %s", what, times, took, silence)
 	}
 }
 
@@ -105,7 +105,7 @@ func netDownloadStops(t T, b *Bench) {
 	p, c := b.throughLink(fault.Link{DownStop: 100_000})
 	obj, err := c.Get(t.Context(), "k", backends.GetOptions{Range: backends.All()})
 	if err != nil {
-		t.Fatalf("get: %v", err)
+		t.Fatalf("get: got %v, want success", err)
 	}
 	defer obj.Body.Close()
 	p.SetLink(fault.Link{})
@@ -113,7 +113,7 @@ func netDownloadStops(t T, b *Bench) {
 	got, err := io.ReadAll(obj.Body)
 	b.bears("bytes that stop", 1, b.Now().Sub(began))
 	if err != nil || string(got) != string(data) {
-		t.Errorf("bytes that stop: %s, %s", shown(err), difference(got, data))
+		t.Errorf("bytes that stop: got %s, want success; %s", shown(err), difference(got, data))
 	}
 	if n := p.Connections(); n != 2 {
 		t.Errorf("%d connections, want the first and one more", n)

@@ -96,11 +96,11 @@ func sourcePanic(t T, b *Bench) {
 		got := func() (r any) {
 			defer func() { r = recover() }()
 			_, err := c.Put(t.Context(), "k", body, backends.PutOptions{Size: int64(2*b.part() + 100)})
-			t.Errorf("Put returned %v", err)
+			t.Errorf("Put: got %v, want the panic of its source", err)
 			return nil
 		}()
 		if got != "boom" {
-			t.Errorf("the panic that reached the caller is %v", got)
+			t.Errorf("the panic that reached the caller: got %v, want boom", got)
 		}
 		c.Lacks("k")
 	}
@@ -123,7 +123,7 @@ func sourceSlow(t T, b *Bench) {
 	ctx, cancel := context.WithTimeout(t.Context(), 20*b.Prompt())
 	defer cancel()
 	if _, err := c.Put(ctx, "k", body, backends.PutOptions{Size: int64(len(data))}); err != nil {
-		t.Errorf("put of a slow source, with timeouts of %s: %v", stall, err)
+		t.Errorf("put of a slow source, with timeouts of %s: got %v, want success", stall, err)
 		return
 	}
 	c.Holds("k", data)

@@ -23,19 +23,19 @@ func statBasic(t T, b *Bench) {
 	for _, n := range []int{0, 1, 50_000} {
 		info, err := c.Put(t.Context(), "a/b", plain(b.Bytes(n)), backends.PutOptions{Size: int64(n), Meta: meta})
 		if err != nil {
-			t.Fatalf("put: %v", err)
+			t.Fatalf("put: got %v, want success", err)
 		}
 		mark := b.Mark()
 		st := other.Info("a/b")
 		if st.Key != "a/b" || st.Size != int64(n) || st.Version != info.Version || st.ModTime.IsZero() {
-			t.Errorf("Stat says %+v, Put said %+v", st, info)
+			t.Errorf("got %+v from Stat, want what Put said, and a time: %+v", st, info)
 		}
 		if b.Properties().UserMeta && !maps.Equal(st.Meta, meta) {
-			t.Errorf("Stat has metadata %v, stored was %v", st.Meta, meta)
+			t.Errorf("Stat: got the metadata %v, want %v", st.Meta, meta)
 		}
 		for _, r := range b.Requests(mark) {
 			if r.Got >= 10_000 {
-				t.Errorf("Stat fetched a body: %s", r)
+				t.Errorf("Stat: got a request that fetched the body, want none: %s", r)
 			}
 		}
 	}
@@ -48,7 +48,7 @@ func statMissing(t T, b *Bench) {
 		_, err := c.Stat(t.Context(), key)
 		c.Missing("stat "+key, err)
 		if e, ok := errors.AsType[*backends.Error](err); b.Store() && (!ok || e.Key != "<prefix>/"+key || e.Op != backends.OpStat) {
-			t.Errorf("stat %s: the error %v does not name the key", key, err)
+			t.Errorf("stat %s: got the error %v, want one that names the key", key, err)
 		}
 	}
 }
@@ -80,11 +80,11 @@ func statModTime(t T, b *Bench) {
 	c.Write("k", []byte("1"))
 	first := c.Info("k").ModTime
 	if first.Before(before.Add(-skew)) || first.After(b.Now().Add(skew)) {
-		t.Errorf("the object of now was modified at %s", first)
+		t.Errorf("the time of an object that was just stored: got %s, want one within 5 minutes of now", first)
 	}
 	pause(t.Context(), 1100*time.Millisecond) // some stores count seconds
 	c.Write("k", []byte("2"))
 	if second := c.Info("k").ModTime; !second.After(first) {
-		t.Errorf("the object was modified at %s, its successor, a second later, at %s", first, second)
+		t.Errorf("got the time %s, and %s for what was stored there a second later, want a later one", first, second)
 	}
 }

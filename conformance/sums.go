@@ -34,14 +34,14 @@ func sumModes(t T, b *Bench) {
 			c.Holds("k", data)
 		}
 		if len(seen) < 2 {
-			t.Errorf("%s: %d requests carried data", name, len(seen))
+			t.Errorf("%s: got %d requests with data, want 2 at least", name, len(seen))
 		}
 		for _, h := range seen {
 			if got := checksums(h); got != modes[name].Header {
 				t.Errorf("%s: a request with data has %q, want %q: %v", name, got, modes[name].Header, h)
 			}
 			if strings.Contains(h.Get("Content-Encoding"), "aws-chunked") || h.Get("X-Amz-Trailer") != "" || h.Get("Trailer") != "" || strings.Contains(h.Get("X-Amz-Content-Sha256"), "STREAMING") {
-				t.Errorf("%s: the data has an encoding or a trailer of its own, which many servers do not know: %v", name, h)
+				t.Errorf("%s: got data with an encoding or a trailer of its own, which many servers do not know, want none: %v", name, h)
 			}
 		}
 	}

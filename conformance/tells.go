@@ -61,15 +61,15 @@ func (b *Bench) tellsNot(what string, over map[string]string, secret string) {
 		walkErrors(err, func(err error) {
 			failed++
 			if text := fmt.Sprintf("%v %+v", err, err); tells(text) {
-				b.t.Errorf("%s with %s: the error tells the secret: %s", name, what, text)
+				b.t.Errorf("%s with %s: got an error that tells the secret, want one without: %s", name, what, text)
 			}
 		})
 	}
 	if failed == 0 {
-		b.t.Errorf("no call failed with %s", what)
+		b.t.Errorf("calls with %s: got no failure, want some", what)
 	}
 	if text := lines.String(); tells(text) {
-		b.t.Errorf("with %s: the log tells the secret:\n%s", what, text)
+		b.t.Errorf("the log with %s: got the secret in it, want it nowhere:\n%s", what, text)
 	}
 }
 
