@@ -237,11 +237,12 @@ func TestClose_HasAnEnd(t *testing.T) {
 		ask(t, s, "POST", "/v1/delete", map[string]any{"segment": ordered.wire(), "journal": true})
 		go ask(t, s, "POST", "/v1/index/offset", map[string]any{"segment": gone.wire()})
 		synctest.Wait()
-		end()
-		if err := <-served; err == nil || !strings.Contains(err.Error(), "1 calls did not end") {
-			t.Errorf("Serve: %v", err)
-		}
 		began := time.Now()
+		end()
+		if err := <-served; err == nil || !strings.Contains(err.Error(), "1 calls did not end") || time.Since(began) > closeTime {
+			t.Errorf("Serve: %v after %v", err, time.Since(began))
+		}
+		began = time.Now()
 		err = s.Close()
 		if err == nil || time.Since(began) != closeTime {
 			t.Errorf("Close: %v after %v", err, time.Since(began))
