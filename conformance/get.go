@@ -418,8 +418,8 @@ func getReadAfterClose(_ T, b *Bench) {
 func getSlowConsumer(t T, b *Bench) {
 	const stall = 300 * time.Millisecond
 	c := b.ClientWith(ClientOptions{Override: b.r.h.Knobs.Timeouts(stall)})
-	data := b.Bytes(12 << 20) // more than sockets hold, so that the store has to wait
-	c.Write("k", data)
+	data := b.Bytes(12 << 20)   // more than sockets hold, so that the store has to wait
+	b.Client().Write("k", data) // the reader alone is in a hurry
 	obj := c.Open("k", backends.All())
 	defer obj.Body.Close()
 	got := make([]byte, len(data))
