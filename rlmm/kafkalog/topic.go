@@ -63,6 +63,7 @@ func (o *Options) openTopic(ctx context.Context, cl *kgo.Client) (topicState, er
 	var last atomic.Value // of string, the error of the last attempt
 	defer o.sayWaiting(&last)()
 	made := false
+	var failed error // why the last attempt failed that had its time
 	for {
 		st, err := describe(tctx, cl)
 		switch {
@@ -77,6 +78,11 @@ func (o *Options) openTopic(ctx context.Context, cl *kgo.Client) (topicState, er
 		case errors.Is(err, ErrNoTopic):
 			return topicState{}, fmt.Errorf("%w: brokers with tiered storage make it when they start, and tierkit copy does with %s and %s set",
 				ErrNoTopic, keyPartitions, keyReplication)
+		}
+		if tctx.Err() == nil {
+			failed = err
+		} else if failed != nil && ctx.Err() == nil {
+			err = failed // and not that this one was cut off
 		}
 		last.Store(err.Error())
 		_, eof := errors.AsType[*kgo.ErrFirstReadEOF](err)

@@ -5,9 +5,12 @@ import (
 	"encoding/json"
 	"errors"
 	"log/slog"
+	"net"
 	"os"
 	"strings"
 	"sync"
+	"sync/atomic"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -259,6 +262,24 @@ func TestLog_GrownTopic(t *testing.T) {
 	if _, err := l.Append(t.Context(), 1, []byte("x")); err != nil {
 		t.Error(err)
 	}
+}
+
+// The last try is cut off by the end of the time for all: what is told is why those before it failed.
+func TestOpen_SaysWhyTheTriesFailedThatHadTheirTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var tries atomic.Int64
+		f := &fake{t: t, addrs: []string{"127.0.0.1:1"}}
+		_, err := Open(t.Context(), Options{Config: f.config(), Dial: func(ctx context.Context, _, _ string) (net.Conn, error) {
+			if tries.Add(1) > 3 {
+				<-ctx.Done()
+				return nil, ctx.Err()
+			}
+			return nil, &net.OpError{Op: "dial", Net: "tcp", Err: syscall.ECONNREFUSED}
+		}})
+		if !errors.Is(err, syscall.ECONNREFUSED) || !strings.Contains(err.Error(), "tried for 10s") || tries.Load() < 4 {
+			t.Errorf("after %d tries: %v, want that connections are refused", tries.Load(), err)
+		}
+	})
 }
 
 // Nobody reads or writes: the topic is looked at every 30 seconds all the same.
