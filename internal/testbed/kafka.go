@@ -36,6 +36,8 @@ type KafkaOptions struct {
 	// MetadataPartitions is the number of partitions of the metadata topic, which the brokers make; 0 means 1, so that everything meets
 	// there.
 	MetadataPartitions int
+	// LogDirs is how many log directories each broker has; 0 means 1.
+	LogDirs int
 	// RSM is the Java class of the remote storage manager, and RSMClassPath where it is, as Kafka's setting has it; "" means
 	// LocalTieredStorage of Kafka's tests, in KafkaCluster.Store. Its settings are Properties with the prefix "rsm.config.".
 	RSM, RSMClassPath string
@@ -51,6 +53,7 @@ func (o KafkaOptions) withDefaults() KafkaOptions {
 	}
 	o.Brokers = max(o.Brokers, 1)
 	o.MetadataPartitions = max(o.MetadataPartitions, 1)
+	o.LogDirs = max(o.LogDirs, 1)
 	if o.Heap == "" {
 		o.Heap = "512m"
 		if o.Brokers > 1 {
@@ -117,7 +120,7 @@ controller.listener.names=CONTROLLER
 listener.security.protocol.map=PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT
 inter.broker.listener.name=PLAINTEXT
 controller.quorum.voters=%[4]s
-log.dirs=%[5]s/data
+log.dirs=%[5]s
 offsets.topic.replication.factor=%[6]d
 offsets.topic.num.partitions=1
 transaction.state.log.replication.factor=%[6]d
@@ -249,7 +252,7 @@ func (b *Broker) properties() string {
 	if c.o.Brokers > 1 {
 		session = 4000 // a busy machine alone must not make a broker lose its partitions
 	}
-	text := fmt.Sprintf(brokerProperties, b.ID, b.Address, b.controller, c.voters, b.dir, c.o.Brokers, session, c.o.MetadataPartitions)
+	text := fmt.Sprintf(brokerProperties, b.ID, b.Address, b.controller, c.voters, strings.Join(b.DataDirs(), ","), c.o.Brokers, session, c.o.MetadataPartitions)
 	if c.o.RSM == "" {
 		text += fmt.Sprintf(localTieredStorage, c.Store)
 	} else {
@@ -335,8 +338,17 @@ func (b *Broker) Lines(texts ...string) (int, error) {
 	return n, nil
 }
 
-// DataDir is the log directory of the broker.
+// DataDir is the log directory of the broker, or the first one.
 func (b *Broker) DataDir() string { return filepath.Join(b.dir, "data") }
+
+// DataDirs are the log directories of the broker.
+func (b *Broker) DataDirs() []string {
+	dirs := []string{b.DataDir()}
+	for i := 2; i <= b.c.o.LogDirs; i++ {
+		dirs = append(dirs, b.DataDir()+strconv.Itoa(i))
+	}
+	return dirs
+}
 
 // says waits until the server has said every one of some lines.
 func (p *process) says(ctx context.Context, lines ...string) error {

@@ -20,7 +20,7 @@ import (
 )
 
 // The numbers are those of the scenarios taken from Kafka's integration tests of tiered storage. Where they count segments fetched, here the
-// offsets read lie before the first one on the broker's disk. 210 needs two log directories and has no test here.
+// offsets read lie before the first one on the broker's disk.
 
 // What a segment of a topic made by small holds: one record, or two.
 const (
@@ -397,4 +397,79 @@ func TestScenarios208And209_ReplicasMove(t *testing.T) {
 	left.stands(ctx, 3)
 	left.comesBack(ctx, 0)
 	c.inBucket(ctx, "s209", 3)
+}
+
+// 210: a replica moves to the other log directory of its broker, and is elected leader.
+func TestScenario210_AReplicaMovesBetweenLogDirectories(t *testing.T) {
+	onVersions(t, testbed.KafkaTested(), func(t *testing.T, version string) {
+		ctx := testbed.Within(t, 10*time.Minute)
+		c := start(t, testbed.KafkaOptions{Version: version, Brokers: 2, LogDirs: 2})
+		h := c.small(ctx, "s210", 1, nil)
+		c.reassign(ctx, "s210", 1)
+		c.reassign(ctx, "s210", 1, 2)
+		h.put(ctx, 3, alone)
+		h.stands(ctx, 2)
+		moving := c.Brokers[1]
+		from := h.logDir(ctx, moving)
+		to := moving.DataDirs()[0]
+		if to == from {
+			to = moving.DataDirs()[1]
+		}
+		h.moveTo(ctx, moving, to)
+		c.reassign(ctx, "s210", 2)
+		h.put(ctx, 1, alone)
+		h.stands(ctx, 3)
+		h.comesBack(ctx, 0)
+		c.inBucket(ctx, "s210", 3)
+		if now := h.logDir(ctx, moving); now != to {
+			t.Errorf("the leader's log is in %s, want %s", now, to)
+		}
+	})
+}
+
+// logDir is the log directory of a broker that the partition is in.
+func (h *history) logDir(ctx context.Context, b *testbed.Broker) (dir string) {
+	h.c.t.Helper()
+	rt := kmsg.NewDescribeLogDirsRequestTopic()
+	rt.Topic, rt.Partitions = h.topic, []int32{h.partition}
+	req := kmsg.NewPtrDescribeLogDirsRequest()
+	req.Topics = append(req.Topics, rt)
+	until(ctx, h.c.t, fmt.Sprintf("%s-%d is in one log directory of broker %d", h.topic, h.partition, b.ID), func() error {
+		resp, err := req.RequestWith(ctx, h.c.Client().Broker(int(b.ID)))
+		if err != nil {
+			return err
+		}
+		var in []string
+		for _, d := range resp.Dirs {
+			if len(d.Topics) > 0 {
+				in = append(in, d.Dir)
+			}
+		}
+		if len(in) != 1 {
+			return fmt.Errorf("it is in %v", in)
+		}
+		dir = in[0]
+		return nil
+	})
+	return dir
+}
+
+// moveTo moves the partition to another log directory of a broker, and returns when it is there and nowhere else.
+func (h *history) moveTo(ctx context.Context, b *testbed.Broker, dir string) {
+	h.c.t.Helper()
+	rt := kmsg.NewAlterReplicaLogDirsRequestDirTopic()
+	rt.Topic, rt.Partitions = h.topic, []int32{h.partition}
+	to := kmsg.NewAlterReplicaLogDirsRequestDir()
+	to.Dir, to.Topics = dir, append(to.Topics, rt)
+	req := kmsg.NewPtrAlterReplicaLogDirsRequest()
+	req.Dirs = append(req.Dirs, to)
+	resp, err := req.RequestWith(ctx, h.c.Client().Broker(int(b.ID)))
+	must(h.c.t, "move between log directories", err)
+	must(h.c.t, "move between log directories", kerr.ErrorForCode(resp.Topics[0].Partitions[0].ErrorCode))
+	until(ctx, h.c.t, "the move to "+dir, func() error {
+		if now := h.logDir(ctx, b); now != dir {
+			return fmt.Errorf("%s-%d is in %s", h.topic, h.partition, now)
+		}
+		return nil
+	})
 }
