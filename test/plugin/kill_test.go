@@ -71,6 +71,7 @@ func TestKill_DuringCopiesAndFetches(t *testing.T) {
 		_, err := consumeBulk(ctx, c.KafkaCluster, topic, 0, end)
 		must(t, "read back", err)
 	}
+	until(ctx, t, "only finished segments are in the bucket", c.onlyFinished) // a minute after its start a daemon cleans up for those before it
 	for topic := range ends {
 		c.deleteTopic(ctx, topic)
 	}
