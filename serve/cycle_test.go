@@ -17,7 +17,7 @@ import (
 // finish asks about a copy until it has ended.
 func finish(t testing.TB, s *Server, seg *stored) map[string]any {
 	t.Helper()
-	for {
+	for range 600 { // four minutes
 		w := ask(t, s, "GET", seg.path()+"?waitMs=400", nil)
 		var a map[string]any
 		if err := json.Unmarshal(w.Body.Bytes(), &a); err != nil || w.Code != http.StatusOK {
@@ -27,6 +27,8 @@ func finish(t testing.TB, s *Server, seg *stored) map[string]any {
 			return a
 		}
 	}
+	t.Fatal("the copy does not end")
+	return nil
 }
 
 func TestServer_CopiesFetchesAndDeletes(t *testing.T) {
