@@ -201,7 +201,7 @@ func build(t *testing.T, all []Mutant) (program string) {
 		t.Fatal(err)
 	}
 	program = filepath.Join(dir, "mutants.exe")
-	cmd := exec.CommandContext(t.Context(), goCommand, "build", "-trimpath", "-overlay", list, "-o", program, "./"+here+"/gen")
+	cmd := exec.CommandContext(t.Context(), goCommand, "build", "-overlay", list, "-o", program, "./"+here+"/gen")
 	cmd.Dir = base
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Fatalf("go build: %v\n%s", err, out)
