@@ -31,7 +31,7 @@ test: ## lint, generated files, cross-builds, all tests with the race detector, 
 	@scripts/test.sh
 
 test-all: ## the same with every version of Kafka and the whole conformance suite, then the fuzz targets and the benchmarks
-	@TIERKIT_KAFKA=all TIERKIT_CONFORMANCE_SCALE=full scripts/test.sh
+	@TIERKIT_KAFKA=all TIERKIT_CONFORMANCE_SCALE=full TIERKIT_FULL=1 scripts/test.sh
 	@scripts/fuzz.sh $(FUZZTIME)
 	@scripts/bench.sh
 

@@ -106,6 +106,7 @@ func TestKafka_MistakesAreReportedTogether(t *testing.T) {
 // A topic that cannot be read ends a command, which says why, instead of holding it up.
 func TestKafka_TopicThatCannotBeRead(t *testing.T) {
 	need.Long(t)
+	t.Parallel() // it waits for half a minute
 	c, err := kfake.NewCluster(kfake.NumBrokers(1), kfake.SeedTopics(2, kafkalog.Topic))
 	if err != nil {
 		t.Fatal(err)

@@ -4,10 +4,12 @@ import (
 	"flag"
 	"slices"
 	"testing"
+
+	"github.com/tierkit/tierkit/internal/need"
 )
 
 var (
-	simSeeds = flag.Int("sim.seeds", 200, "how many seeds of the simulation to run")
+	simSeeds = flag.Int("sim.seeds", need.Times(60, 200), "how many seeds of the simulation to run")
 	simFirst = flag.Uint64("sim.first", 1, "the first of them: to repeat one that failed, with -sim.seeds=1")
 )
 

@@ -12,6 +12,7 @@ import (
 
 	gocmp "github.com/google/go-cmp/cmp"
 
+	"github.com/tierkit/tierkit/internal/need"
 	"github.com/tierkit/tierkit/remotelog"
 )
 
@@ -406,5 +407,5 @@ func modelSeeds(n int) int {
 	if testing.Short() {
 		return n / 10
 	}
-	return n
+	return need.Times(n/4, n)
 }

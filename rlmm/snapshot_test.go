@@ -15,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/tierkit/tierkit/internal/need"
 	"github.com/tierkit/tierkit/remotelog"
 	"github.com/tierkit/tierkit/rlmm"
 	"github.com/tierkit/tierkit/rlmm/memlog/memlogtest"
@@ -219,7 +220,7 @@ func begin(t testing.TB, log rlmm.Log, o rlmm.Options, ps []remotelog.TopicIDPar
 
 // A snapshot and what came after it have the answers of a replay, wherever the history is cut, and nothing before it is read.
 func TestSnapshot_AndTailAreAReplay(t *testing.T) {
-	seeds := 1000
+	seeds := need.Times(240, 1000)
 	if testing.Short() {
 		seeds = 60
 	}

@@ -8,6 +8,7 @@
 //
 //   - TIERKIT_REQUIRE: "all", or a list separated by commas of what must be there (names as tests give them: "java").
 //     CI=true is the same as "all".
+//   - TIERKIT_FULL=1: repeat as often as `make test-all` does what the ordinary run repeats less often.
 //   - TIERKIT_BENCH=1: run the long measurements too (`make bench`).
 //   - TIERKIT_CACHE: where built tools are kept, instead of the user's cache directory.
 package need

@@ -51,6 +51,15 @@ func Long(t testing.TB) {
 	}
 }
 
+// Times is how often a test repeats what it takes at random: ordinary, or full where the caller asked for the whole form
+// (TIERKIT_FULL=1, as `make test-all` does).
+func Times(ordinary, full int) int {
+	if os.Getenv("TIERKIT_FULL") == "1" {
+		return full
+	}
+	return ordinary
+}
+
 // CacheDir is the directory where the project keeps what it builds for its tests. scripts/tools.sh uses the same.
 func CacheDir(t testing.TB) string {
 	t.Helper()

@@ -86,3 +86,12 @@ func TestNeed_BenchOnlyWhenAsked(t *testing.T) {
 		t.Errorf("TIERKIT_BENCH=1: %q, want none", got)
 	}
 }
+
+func TestTimes_FullOnlyWhenAsked(t *testing.T) {
+	for value, want := range map[string]int{"": 2, "0": 2, "1": 7} {
+		t.Setenv("TIERKIT_FULL", value)
+		if got := Times(2, 7); got != want {
+			t.Errorf("TIERKIT_FULL=%q: %d times, want %d", value, got, want)
+		}
+	}
+}
