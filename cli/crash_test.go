@@ -33,7 +33,10 @@ const (
 
 var crashPhases = []phase{inLog, inIndexes, inManifest, beforeFinished, inDelete}
 
-const crashSeed = 20261130
+const (
+	killsPerPhase = 12
+	crashSeed     = 20261130
+)
 
 // TestCrash_KilledAtAnyPointTheNextRunRepairs kills `tierkit copy` and `tierkit delete` with SIGKILL and looks what the next run makes
 // of it. The command runs in small steps: it is continued for some microseconds and stopped again, and whenever what is seen in its
@@ -41,19 +44,19 @@ const crashSeed = 20261130
 func TestCrash_KilledAtAnyPointTheNextRunRepairs(t *testing.T) {
 	need.Long(t)
 	t.Parallel()
-	perPhase := need.Times(4, 12) // kills in each phase
+	program := builtCommand(t)
 	hits, kills := map[phase]int{}, 0
 	deadline := time.Now().Add(8 * time.Minute) // a machine so slow that this does not suffice has hung
-	for run := uint64(0); slices.ContainsFunc(crashPhases, func(p phase) bool { return hits[p] < perPhase }); run++ {
+	for run := uint64(0); slices.ContainsFunc(crashPhases, func(p phase) bool { return hits[p] < killsPerPhase }); run++ {
 		if time.Now().After(deadline) {
 			break
 		}
 		rng := seeded(run)
 		want := crashPhases[run%uint64(len(crashPhases))]
-		if hits[want] >= perPhase {
+		if hits[want] >= killsPerPhase {
 			continue
 		}
-		c := newCrash(t, rng, want)
+		c := newCrash(t, program, rng, want)
 		if got := c.kill(); got != "" {
 			hits[got]++
 			kills++
@@ -67,10 +70,21 @@ func TestCrash_KilledAtAnyPointTheNextRunRepairs(t *testing.T) {
 	t.Logf("%d kills", kills)
 	for _, p := range append(crashPhases, elsewhere) {
 		t.Logf("%4d %s", hits[p], p)
-		if p != elsewhere && hits[p] < perPhase {
-			t.Errorf("only %d kills fell %s, want %d", hits[p], p, perPhase)
+		if p != elsewhere && hits[p] < killsPerPhase {
+			t.Errorf("only %d kills fell %s, want %d", hits[p], p, killsPerPhase)
 		}
 	}
+}
+
+// builtCommand builds the command without the race detector: it is stepped through from its start on, and that is quick then.
+func builtCommand(t *testing.T) (program string) {
+	t.Helper()
+	program = filepath.Join(t.TempDir(), "tierkit")
+	build := exec.CommandContext(t.Context(), need.Command(t, "go", "it comes with Go"), "build", "-o", program, "../cmd/tierkit")
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("go build: %v\n%s", err, out)
+	}
+	return program
 }
 
 // seeded returns the choices of one run.
@@ -80,6 +94,7 @@ func seeded(run uint64) *rand.Rand { return rand.New(rand.NewPCG(crashSeed, run)
 type crash struct {
 	bed
 	t         *testing.T
+	program   string
 	rng       *rand.Rand
 	want      phase
 	partition string // "orders-0"
@@ -91,10 +106,10 @@ type crash struct {
 	gone []string          // segment ids whose delete was acknowledged
 }
 
-func newCrash(t *testing.T, rng *rand.Rand, want phase) *crash {
+func newCrash(t *testing.T, program string, rng *rand.Rand, want phase) *crash {
 	t.Helper()
 	partitions := []string{"payments-0", "invoices-0", "orders-0", "orders-3", "blobs-0"}
-	c := &crash{t: t, rng: rng, want: want, partition: partitions[rng.IntN(len(partitions))], kept: map[string]string{}}
+	c := &crash{t: t, program: program, rng: rng, want: want, partition: partitions[rng.IntN(len(partitions))], kept: map[string]string{}}
 	settings := []string{"compression.enabled=true", fmt.Sprintf("chunk.size=%d", 1<<(10+rng.IntN(9)))}
 	c.bed = newBed(t, settings, c.partition)
 	c.topic, c.number, _ = strings.Cut(c.partition, "-")
@@ -118,17 +133,12 @@ func (c *crash) command() []string {
 
 // kill runs the command in steps and kills it. It returns where the command was, "" if it ended before.
 func (c *crash) kill() phase {
-	self, err := os.Executable()
-	if err != nil {
-		c.t.Fatal(err)
-	}
 	out, err := os.Create(c.out)
 	if err != nil {
 		c.t.Fatal(err)
 	}
 	defer out.Close()
-	cmd := exec.Command(self, c.command()...) //nolint:noctx // it is killed below, whatever happens
-	cmd.Env = append(os.Environ(), childEnv+"=1")
+	cmd := exec.Command(c.program, c.command()...) //nolint:noctx // it is killed below, whatever happens
 	cmd.Stdout, cmd.Stderr = out, out
 	if err := cmd.Start(); err != nil {
 		c.t.Fatal(err)

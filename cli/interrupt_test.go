@@ -106,9 +106,10 @@ func TestCopy_RefusesTheDirectoryOfARunningBroker(t *testing.T) {
 
 // An unfinished copy is listed, and deleted only with --yes where nobody can be asked.
 func TestDelete_UnfinishedAsksFirst(t *testing.T) {
-	c := newCrash(t, seeded(7), beforeFinished)
+	program := builtCommand(t)
+	c := newCrash(t, program, seeded(7), beforeFinished)
 	for run := uint64(8); c.kill() != beforeFinished; run++ {
-		c = newCrash(t, seeded(run), beforeFinished)
+		c = newCrash(t, program, seeded(run), beforeFinished)
 	}
 	started := func() (n int) {
 		for _, m := range c.list() {
