@@ -31,6 +31,7 @@ type process struct {
 	alive *os.File // closing it ends the shell and the server
 	dir   string
 	log   string
+	sheds []string // patterns of what it leaves outside of dir when it is killed
 }
 
 // What comes through the pipe is its end, or a line that asks for an orderly end, which the end of the pipe may still cut short.
@@ -126,6 +127,12 @@ func (p *process) stop() {
 	_ = p.alive.Close()
 	_ = p.cmd.Wait() // it is killed
 	_ = os.RemoveAll(p.dir)
+	for _, pattern := range p.sheds {
+		left, _ := filepath.Glob(pattern)
+		for _, path := range left {
+			_ = os.Remove(path)
+		}
+	}
 }
 
 // terminate ends the server with SIGTERM and waits for it; one that takes longer is killed, which is an error.

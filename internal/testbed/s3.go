@@ -104,11 +104,15 @@ func SeaweedFS(t testing.TB) *S3 {
 		}
 		flag := func(name string, i int) string { return "-" + name + "=" + strconv.Itoa(ports[i]) }
 		p, err := start(dir, nil, path, "-logtostderr=true", "server", "-dir="+dir, "-ip=127.0.0.1", "-ip.bind=127.0.0.1",
-			"-master.volumeSizeLimitMB=64", "-volume.max=2000", "-master.volumePreallocate=false", "-s3", "-s3.config="+conf,
+			"-master.volumeSizeLimitMB=64", "-volume.max=2000", "-master.volumePreallocate=false", "-master.telemetry=false", "-s3", "-s3.config="+conf,
+			"-s3.port.iceberg=0", "-s3.port.lance=0", // on ports that two at a time cannot both have
 			flag("s3.port", 0), flag("s3.port.grpc", 1), flag("master.port", 2), flag("master.port.grpc", 3),
 			flag("volume.port", 4), flag("volume.port.grpc", 5), flag("filer.port", 6), flag("filer.port.grpc", 7))
 		if err != nil {
 			return nil, nil, err
+		}
+		for _, port := range ports { // its local sockets, wherever TMPDIR is
+			p.sheds = append(p.sheds, fmt.Sprintf("/tmp/seaweedfs-*-%d.sock", port))
 		}
 		s.Endpoint = "http://127.0.0.1:" + strconv.Itoa(ports[0])
 		return s, p, p.ready(t.Context(), s.Endpoint+"/healthz")

@@ -5,6 +5,7 @@ import (
 	"context"
 	"net"
 	"os"
+	"path/filepath"
 	"runtime"
 	"strings"
 	"testing"
@@ -43,7 +44,15 @@ func TestServers_StartOnceAndStop(t *testing.T) {
 	if MinIO(t) != servers[0] {
 		t.Error("a second MinIO was started")
 	}
+	weed, _ := strings.CutPrefix(servers[2].Endpoint, "http://127.0.0.1:")
+	sockets := "/tmp/seaweedfs-*-" + weed + ".sock"
+	if all, _ := filepath.Glob(sockets); len(all) == 0 {
+		t.Errorf("SeaweedFS has no %s", sockets)
+	}
 	Stop()
+	if left, _ := filepath.Glob(sockets); len(left) > 0 {
+		t.Errorf("SeaweedFS has left %s", left)
+	}
 	endpoints := []string{azurite.Endpoint, gcs.Endpoint}
 	for _, s := range servers {
 		endpoints = append(endpoints, s.Endpoint)
