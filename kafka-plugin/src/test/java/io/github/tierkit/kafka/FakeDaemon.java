@@ -70,6 +70,7 @@ final class FakeDaemon implements Closeable {
     volatile int connections;
     private final int port;
     private volatile ServerSocket server;
+    private final List<ServerSocket> others = new CopyOnWriteArrayList<>();
     private final AtomicInteger unsent = new AtomicInteger(); // answers
     private final Set<Socket> open = ConcurrentHashMap.newKeySet();
 
@@ -96,8 +97,9 @@ final class FakeDaemon implements Closeable {
         }
     }
 
-    /** Answers on another socket too, until the test has ended. */
+    /** Answers on another socket too, until it is killed. */
     void alsoOn(ServerSocket socket) {
+        others.add(socket);
         accept(socket);
     }
 
@@ -113,6 +115,9 @@ final class FakeDaemon implements Closeable {
     /** Ends as kill -9 does: what was known of operations is gone, what is stored is not. */
     void kill() throws IOException {
         server.close();
+        for (ServerSocket s : others) {
+            s.close();
+        }
         for (Socket s : open) {
             try {
                 s.setSoLinger(true, 0);

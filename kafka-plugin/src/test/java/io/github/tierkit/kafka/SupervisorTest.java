@@ -166,7 +166,7 @@ class SupervisorTest {
     @Test
     void oneThatSaysNothingDoesNotHoldTheBrokerUp() throws Exception {
         Map<String, Object> settings = settings(16);
-        settings.put("tierkit.serve.command", "sh -c \"sleep 600\"");
+        settings.put("tierkit.serve.command", "sh -c \"exec sleep 600\"");
         settings.put("tierkit.serve.start.timeout.ms", "1000");
         settings.put("tierkit.plugin.delete.timeout.ms", "1000");
         RemoteStorageManager rsm = new RemoteStorageManager();

@@ -85,7 +85,6 @@ class TlsTest {
                     .with("tierkit.serve.tls.certificate.file", dir.resolve("client.crt")).with("tierkit.serve.tls.key.file", dir.resolve("client.key")).configured();
             Sample s = new Sample(dir, 100, false);
             b.rsm.copyLogSegmentData(s.md, s.data);
-            socket.close();
             b.daemon.kill(); // and with it the connections that were kept
             Files.delete(dir.resolve("server.p12"));
             Files.delete(dir.resolve("client.p12"));
