@@ -1,11 +1,14 @@
 package testbed
 
 import (
+	"bytes"
+	"io"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"net/http/httputil"
 	"net/url"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -16,10 +19,27 @@ type SlowS3 struct {
 	*S3
 
 	hold atomic.Int64 // nanoseconds
+	trap atomic.Pointer[trap]
 	held atomic.Int64
 	away atomic.Bool
 	puts atomic.Int64 // held now
 	gets atomic.Int64
+}
+
+// trap holds some requests until it opens.
+type trap struct {
+	meant func(r *http.Request) bool
+	open  chan struct{}
+}
+
+// Catch holds each request from now on that is meant, until release lets all of them go. One whose client leaves before never reaches the server.
+func (s *SlowS3) Catch(meant func(r *http.Request) bool) (release func()) {
+	tr := &trap{meant, make(chan struct{})}
+	s.trap.Store(tr)
+	return sync.OnceFunc(func() {
+		s.trap.CompareAndSwap(tr, nil)
+		close(tr.open)
+	})
 }
 
 // Holds is how many requests that store something and that read something are held now.
@@ -66,8 +86,9 @@ func (s *S3) Slow(t testing.TB) *SlowS3 {
 
 // think holds a request. False: its client has left.
 func (s *SlowS3) think(r *http.Request) bool {
-	hold := time.Duration(s.hold.Load())
-	if hold == 0 {
+	hold, tr := time.Duration(s.hold.Load()), s.trap.Load()
+	caught := tr != nil && tr.meant(r)
+	if hold == 0 && !caught {
 		return true
 	}
 	s.held.Add(1)
@@ -79,11 +100,29 @@ func (s *SlowS3) think(r *http.Request) bool {
 		s.gets.Add(1)
 		defer s.gets.Add(-1)
 	}
+	if caught {
+		return tr.wait(r)
+	}
 	timer := time.NewTimer(hold)
 	defer timer.Stop()
 	select {
 	case <-timer.C:
 		return true
+	case <-r.Context().Done():
+		return false
+	}
+}
+
+// wait takes the body first: that a client has left is seen only behind that.
+func (tr *trap) wait(r *http.Request) bool {
+	body, err := io.ReadAll(r.Body)
+	if err != nil {
+		return false
+	}
+	r.Body = io.NopCloser(bytes.NewReader(body))
+	select {
+	case <-tr.open:
+		return r.Context().Err() == nil
 	case <-r.Context().Done():
 		return false
 	}
