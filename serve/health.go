@@ -12,16 +12,19 @@ const (
 	probeTime  = 10 * time.Second // for one probe
 	probeFirst = time.Second      // until the next one; doubles
 	probeLast  = 30 * time.Second
+	probeAgain = 10 * time.Second // between two of a store that is usable, whatever calls say
 )
 
 // health is what is known of the daemon's surroundings.
 type health struct {
 	mu    sync.Mutex
-	probe error              // of the store, as far as it was probed; nil: it is usable
+	probe error              // of the store, at the last probe; nil: it was usable
 	begun bool               // a probe has ended
 	state map[string]trouble // by directory of the state: those that cannot be written
 	tried time.Time          // since when they are tried; zero: they are not
 	stop  bool
+
+	doubts chan struct{} // one: a call could not use the store since the last probe
 }
 
 // Check probes the store once. The error says what is missing.
@@ -52,9 +55,23 @@ func (h *health) stopping() {
 	h.stop = true
 }
 
-// run probes the store until it was usable once.
+// doubt makes the store be probed soon: a call could not use it.
+func (h *health) doubt() {
+	select {
+	case h.doubts <- struct{}{}:
+	default: // it will be already
+	}
+}
+
+func (h *health) usable() bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.begun && h.probe == nil
+}
+
+// run probes the store until it is usable, and again when a call could not use it.
 func (h *health) run(ctx context.Context, s *Server) {
-	for delay := probeFirst; ; delay = min(2*delay, probeLast) {
+	for delay := probeFirst; ; {
 		t := time.NewTimer(delay)
 		select {
 		case <-t.C:
@@ -62,17 +79,28 @@ func (h *health) run(ctx context.Context, s *Server) {
 			t.Stop()
 			return
 		}
-		h.mu.Lock()
-		usable := h.begun && h.probe == nil
-		h.mu.Unlock()
-		if usable {
-			return
+		was := h.usable()
+		if was {
+			select {
+			case <-h.doubts:
+			case <-ctx.Done():
+				return
+			}
 		}
-		if err := s.Check(ctx); err != nil && ctx.Err() == nil {
-			s.log.WarnContext(ctx, "the store is not usable yet", "again", min(2*delay, probeLast), "error", err)
-		} else if err == nil {
-			s.log.InfoContext(ctx, "the store is usable")
+		err := s.Check(ctx)
+		switch {
+		case ctx.Err() != nil:
 			return
+		case err == nil && was:
+			delay = probeAgain
+		case err == nil:
+			s.log.InfoContext(ctx, "the store is usable")
+			delay = probeAgain
+		default:
+			if delay = min(2*delay, probeLast); was {
+				delay = probeFirst
+			}
+			s.log.WarnContext(ctx, "the store is not usable", "again", delay, "error", err)
 		}
 	}
 }

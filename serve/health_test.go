@@ -3,6 +3,7 @@ package serve
 import (
 	"context"
 	"errors"
+	"io"
 	"net/http/httptest"
 	"os"
 	"path/filepath"
@@ -10,9 +11,11 @@ import (
 	"sync/atomic"
 	"syscall"
 	"testing"
+	"testing/iotest"
 	"testing/synctest"
 	"time"
 
+	"github.com/tierkit/tierkit/backends"
 	"github.com/tierkit/tierkit/internal/durable"
 	"github.com/tierkit/tierkit/remotelog"
 )
@@ -53,6 +56,108 @@ func TestReady_WhenTheStoreWasUsableOnce(t *testing.T) {
 			t.Error("a store that was usable is probed on")
 		}
 	})
+}
+
+// storeCalls are calls that ask the store.
+var storeCalls = map[string]func(t *testing.T, s *Server, seg *stored){
+	"copy": func(t *testing.T, s *Server, _ *stored) {
+		ask(t, s, "POST", "/v1/copies", newSegment(t, "orders", 10).body)
+	},
+	"fetch": func(t *testing.T, s *Server, seg *stored) {
+		ask(t, s, "PUT", "/v1/fetch", map[string]any{"segment": seg.wire(), "start": 0})
+	},
+	"index": func(t *testing.T, s *Server, seg *stored) {
+		ask(t, s, "PUT", "/v1/index/offset", map[string]any{"segment": seg.wire()})
+	},
+	"delete": func(t *testing.T, s *Server, seg *stored) {
+		ask(t, s, "POST", "/v1/delete", map[string]any{"segment": seg.wire(), "waitMs": 400})
+	},
+}
+
+// unserved are Segments of a store of which each call gets an error; a fetch does when it is read.
+func unserved(err error) *fake {
+	return &fake{
+		copy: func(context.Context, remotelog.SegmentMetadata, remotelog.SegmentData) (remotelog.CustomMetadata, error) {
+			return nil, err
+		},
+		fetch: func(context.Context, remotelog.SegmentMetadata, int64, int64) (io.ReadCloser, error) {
+			return io.NopCloser(iotest.ErrReader(err)), nil
+		},
+		index: func(context.Context, remotelog.SegmentMetadata, remotelog.IndexType) (io.ReadCloser, error) {
+			return nil, err
+		},
+		delete: func(context.Context, remotelog.SegmentMetadata) error { return err },
+	}
+}
+
+// prober answers probes of the store.
+type prober struct {
+	away   atomic.Bool
+	probes atomic.Int64
+}
+
+func (p *prober) probe(context.Context) error {
+	if p.probes.Add(1); p.away.Load() {
+		return errors.New("nobody answers")
+	}
+	return nil
+}
+
+// A store that goes away later is found out by the calls.
+func TestReady_NotWhileTheStoreIsAwayAgain(t *testing.T) {
+	for name, call := range storeCalls {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				p := new(prober)
+				s := open(t, unserved(&backends.Error{Code: backends.Unavailable}), func(o *Options) { o.Probe = p.probe })
+				if err := s.Check(t.Context()); err != nil {
+					t.Fatal(err)
+				}
+				time.Sleep(time.Hour)
+				if n := p.probes.Load(); n != 1 || !s.Stats().Ready {
+					t.Fatalf("%d probes, ready: %v, before any call", n, s.Stats().Ready)
+				}
+				p.away.Store(true)
+				call(t, s, newSegment(t, "orders", 10))
+				synctest.Wait()
+				if w := ask(t, s, "GET", "/v1/ready", nil); w.Code != 503 || !strings.Contains(w.Body.String(), "nobody answers") || s.Stats().Ready {
+					t.Errorf("ready: %d %s", w.Code, w.Body)
+				}
+				p.away.Store(false)
+				time.Sleep(probeFirst)
+				synctest.Wait()
+				if w := ask(t, s, "GET", "/v1/ready", nil); w.Code != 200 || !s.Stats().Ready {
+					t.Errorf("once it is back: %d %s", w.Code, w.Body)
+				}
+			})
+		})
+	}
+}
+
+// What calls say of a store that is there costs it a probe every ten seconds at most, and nothing where they say nothing about the store.
+func TestReady_AStoreThatIsThereIsSeldomProbed(t *testing.T) {
+	for err, want := range map[error]int64{
+		&backends.Error{Code: backends.Unavailable}: 7, &backends.Error{Code: backends.Denied}: 7, &backends.Error{Code: backends.Timeout}: 7,
+		&backends.Error{Code: backends.Throttled}: 1, remotelog.ErrCorrupt: 1, remotelog.ErrNotFound: 1, context.Canceled: 1,
+	} {
+		t.Run(err.Error(), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				p := new(prober)
+				s := open(t, unserved(err), func(o *Options) { o.Probe = p.probe })
+				if err := s.Check(t.Context()); err != nil {
+					t.Fatal(err)
+				}
+				for range 60 {
+					time.Sleep(time.Second)
+					storeCalls["copy"](t, s, nil)
+				}
+				synctest.Wait()
+				if n := p.probes.Load(); n != want || !s.Stats().Ready {
+					t.Errorf("%d probes in a minute, want %d; ready: %v", n, want, s.Stats().Ready)
+				}
+			})
+		})
+	}
 }
 
 func TestReady_AProbeThatHangsEnds(t *testing.T) {

@@ -45,7 +45,8 @@ type Options struct {
 	LogDirs       []string // where files may be opened; none: all are sent
 	DeriveLogDirs bool     // they are what the paths of the calls show
 
-	// Probe finds out whether the store can be used; nil: it is taken to be. It is called until it succeeds once.
+	// Probe finds out whether the store can be used; nil: it is taken to be. It is called until it succeeds, and again, at most every 10 s, when a
+	// call could not use the store.
 	Probe func(ctx context.Context) error
 	// ChunkBytes is what is loaded as one: calls within it wait for the same bytes. 0: 4 MiB.
 	ChunkBytes int64
@@ -134,7 +135,9 @@ func Open(ctx context.Context, o Options) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Server{o: o, segments: o.Segments, log: o.Logger, now: o.Now, state: st}
+	s := &Server{o: o, log: o.Logger, now: o.Now, state: st}
+	s.health.doubts = make(chan struct{}, 1)
+	s.segments = watched{o.Segments, s.health.doubt}
 	s.ctx, s.cancel = context.WithCancelCause(context.WithoutCancel(ctx))
 	s.token.init(s.ctx, o.Token, o.TokenFile, o.Logger)
 	s.health.state = map[string]trouble{}

@@ -26,7 +26,7 @@ func TestStoreAway_BrokersTryAgain(t *testing.T) {
 		ctx := testbed.Within(t, 8*time.Minute)
 		slow := testbed.MinIO(t).Slow(t)
 		c := start(t, testbed.KafkaOptions{Version: version, Properties: map[string]string{
-			"rsm.config.storage.s3.endpoint.url": slow.Endpoint, "rsm.config.storage.s3.max.attempts": "1",
+			"rsm.config.storage.s3.endpoint.url": slow.Endpoint, "rsm.config.storage.s3.max.attempts": "1", "rsm.config.tierkit.metrics.listen": "127.0.0.1:0",
 		}})
 		knows := !testbed.Before41(version) // the retriable exception, and what it stands for
 		id, err := c.TieredTopic(ctx, "orders", 1, map[string]string{"local.retention.bytes": "1"})
@@ -43,6 +43,7 @@ func TestStoreAway_BrokersTryAgain(t *testing.T) {
 		c.fetches(ctx, id, 1, kerr.UnknownServerError)
 		c.says(ctx, knows, "fetch segment")
 		c.says(ctx, knows, "fetch the OFFSET index of segment")
+		until(ctx, t, "the daemon is not ready", func() error { return c.ready(ctx, 0) })
 
 		h.deleteRecords(ctx, 2)
 		until(ctx, t, "deletes are asked for again", func() error { return c.metersReach(ctx, 3, "RemoteDeleteRequestsPerSec") })
@@ -57,11 +58,20 @@ func TestStoreAway_BrokersTryAgain(t *testing.T) {
 		h.stands(ctx, 5)
 		c.inBucket(ctx, "orders", 3)
 		until(ctx, t, "only finished segments are in the bucket", c.onlyFinished)
+		until(ctx, t, "the daemon is ready", func() error { return c.ready(ctx, 1) })
 		h.comesBack(ctx, 2)
 		if got, err := c.meters(ctx, "RemoteDeleteErrorsPerSec"); err != nil || got[0] == 0 != knows {
 			t.Errorf("%v errors of deletes were counted, %v; a broker that knows the retriable exception (this one: %v) counts none", got, err, knows)
 		}
 	})
+}
+
+// ready is an error while the daemon's metric of that name has another value.
+func (c *tier) ready(ctx context.Context, want float64) error {
+	if got := c.metric(ctx, "tierkit_serve_ready"); got != want {
+		return fmt.Errorf("tierkit_serve_ready is %g, want %g", got, want)
+	}
+	return nil
 }
 
 // fetches asks the broker once for a record of the topic orders.
