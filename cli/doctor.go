@@ -129,7 +129,7 @@ func (e *examination) notices(all []string) {
 func (e *examination) settings(err error) {
 	problems := settings.Problems(err)
 	for _, p := range problems {
-		e.report(serve.Finding{Check: "settings", Result: serve.Fail, Text: p.Error(), Do: "correct " + e.app.config})
+		e.report(serve.Finding{Check: "settings", Result: serve.Fail, Text: p.Error(), Do: "correct " + e.app.config + ", or what it refers to"})
 	}
 	if len(problems) == 0 {
 		e.report(serve.Finding{Check: "settings", Result: serve.OK})

@@ -13,8 +13,8 @@ import (
 // pluginClass is our class in a broker.
 const pluginClass = "io.github.tierkit.kafka.RemoteStorageManager"
 
-// plugin looks at the lines by which a broker loads and uses the plug-in; nothing, where the file is no broker's. What is missing is a
-// warning, and so is what is wrong in a file without lines of the plug-in's own: it may be the daemon's alone, or of before the change to tierkit.
+// plugin looks at the lines by which a broker loads and uses the plug-in; nothing, where the file is no broker's. In a file without lines of the
+// plug-in's own what is wrong or missing is a warning: it may be the daemon's alone, or of before the change to tierkit.
 func (e *examination) plugin(file *props.File) {
 	if !file.HasPlugin() {
 		return
@@ -28,23 +28,35 @@ func (e *examination) plugin(file *props.File) {
 	class := file.Broker(props.KeyManagerClass)
 	e.line(wrong, props.KeyManagerClass, class, class == pluginClass, "the broker does not use tierkit", pluginClass)
 	path := file.Broker(props.KeyManagerPath)
-	e.line(wrong, props.KeyManagerPath, path, hasJar(path), "the broker finds no jar of the plug-in by it", "/opt/tierkit/tierkit-kafka-plugin.jar, or where that jar is")
+	noJar := wrong
+	if path == "" {
+		noJar = serve.Warn // the jar may be with Kafka's own
+	}
+	e.line(noJar, props.KeyManagerPath, path, hasJar(path), "the broker finds no jar of the plug-in by it", "/opt/tierkit/tierkit-kafka-plugin.jar, or where that jar is")
 	name := "PLAINTEXT"
 	if l := file.Listeners(); len(l) > 0 {
 		name = l[0].Name
 	}
 	listener := file.Broker(props.KeyMetadataManager)
-	reached := listener != "" || file.HasBootstrap()
-	e.line(wrong, props.KeyMetadataManager, listener, reached, "the broker does not reach its topic of metadata", name+", or another name of its listeners")
+	e.line(wrong, props.KeyMetadataManager, listener, reached(file, listener), "the broker does not reach its topic of metadata", name+", or another name of its listeners")
 }
 
-// line reports one line of the broker's file: bad says what is so while it is not good, write the value it should have. wrong is the result for another value.
+// reached tells whether a broker reaches its topic of metadata by the listener of that name.
+func reached(file *props.File, listener string) bool {
+	all := file.Listeners()
+	if listener == "" || len(all) == 0 { // all that it listens on is not said
+		return listener != "" || file.HasBootstrap()
+	}
+	return slices.ContainsFunc(all, func(l props.Listener) bool { return strings.EqualFold(l.Name, listener) })
+}
+
+// line reports one line of the broker's file: bad says what is so while it is not good, write the value it should have. wrong is the result then.
 func (e *examination) line(wrong serve.Result, key, value string, good bool, bad, write string) {
 	f := serve.Finding{Check: key, Result: serve.OK}
 	switch {
 	case good:
 	case value == "":
-		f.Result, f.Text = serve.Warn, "is not set: "+bad
+		f.Result, f.Text = wrong, "is not set: "+bad
 	default:
 		f.Result, f.Text = wrong, "is "+value+": "+bad
 	}

@@ -96,10 +96,12 @@ func TestDoctor_LooksAtThePluginsLines(t *testing.T) {
 	}
 	for _, tc := range []struct{ line, want, write string }{
 		{"remote.log.storage.system.enable=false", "FAIL", "=true"},
-		{"remote.log.storage.system.enable=", "warn", "=true"},
+		{"remote.log.storage.system.enable=", "FAIL", "=true"},
 		{"remote.log.storage.manager.class.name=io.aiven.kafka.tieredstorage.RemoteStorageManager", "FAIL", "=io.github.tierkit.kafka.RemoteStorageManager"},
 		{"remote.log.storage.manager.class.path=/none/*:/none/tierkit.jar", "FAIL", "tierkit-kafka-plugin.jar"},
-		{"remote.log.metadata.manager.listener.name=", "warn", "=IN,"},
+		{"remote.log.storage.manager.class.path=", "warn", "tierkit-kafka-plugin.jar"},
+		{"remote.log.metadata.manager.listener.name=", "FAIL", "=IN,"},
+		{"remote.log.metadata.manager.listener.name=PLAIN", "FAIL", "=IN,"},
 	} {
 		r := run(t, "doctor", "--config", broker(t, tc.line))
 		key, _, _ := strings.Cut(tc.line, "=")

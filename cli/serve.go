@@ -194,8 +194,12 @@ func (a *app) serve(ctx context.Context, listen string) (err error) {
 	if err := d.open(ctx, token); err != nil {
 		return err
 	}
-	d.log.Info("the API is ready", "address", d.at.API.Addr().String(), "tls", d.at.TLS != nil, "broker", d.broker, "version", a.version.Version)
+	d.sayReady()
 	return d.server.Serve(ctx, d.at)
+}
+
+func (d *daemon) sayReady() {
+	d.log.Info("the API is ready", "address", d.at.API.Addr().String(), "tls", d.at.TLS != nil, "broker", d.broker, "version", d.app.version.Version)
 }
 
 // open opens everything, probes the store and listens. Whatever it returns, close closes what was opened.

@@ -104,6 +104,7 @@ func (a *app) supervised(ctx context.Context, stop context.CancelCauseFunc) (err
 	if err := a.printStart(line); err != nil {
 		return err
 	}
+	d.sayReady()
 	if err := d.server.Serve(ctx, d.at); err != nil {
 		d.log.Error("serving", "error", err) // the line on standard output is the only one
 	}

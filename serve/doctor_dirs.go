@@ -122,21 +122,21 @@ func (x *Subject) directory(what, dir string, inside []string, do string) (at st
 	if at != dir {
 		f.Text = dir + " is not there yet; the daemon makes it in " + at
 	}
-	if text := foreign(fi, os.Geteuid(), at == dir); text != "" {
+	if text := foreign(fi, os.Geteuid(), dir, at); text != "" {
 		f.Result, f.Text, f.Do = Warn, text, "run doctor as the daemon's user"
 	}
 	x.Report(f)
 	return at, true
 }
 
-// foreign says what root cannot find out about a directory: root may write everywhere.
-func foreign(fi fs.FileInfo, self int, there bool) string {
+// foreign says what root cannot find out about dir, or about at above it, which is there: root may write everywhere.
+func foreign(fi fs.FileInfo, self int, dir, at string) string {
 	st, ok := fi.Sys().(*syscall.Stat_t)
 	switch {
 	case !ok || self != 0:
 		return ""
-	case !there:
-		return "it is not there yet, and root cannot find out whether the daemon's user can make it in " + fi.Name() + ", nor makes it, since it would be root's"
+	case at != dir:
+		return dir + " is not there yet, and root cannot find out whether the daemon's user can make it in " + at + ", nor makes it, since it would be root's"
 	case st.Uid != 0:
 		return fmt.Sprintf("it belongs to user %d, and root cannot find out what that user can do", st.Uid)
 	}

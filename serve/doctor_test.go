@@ -263,14 +263,25 @@ func TestExamine_RootSaysWhatItCannotTell(t *testing.T) {
 		t.Fatal(err)
 	}
 	mine := *fi.Sys().(*syscall.Stat_t)
+	const dir, above = "/var/lib/t/broker-1", "/var/lib"
 	for _, tc := range []struct {
-		owner      uint32
-		self       int
-		there, say bool
-	}{{1000, 0, true, true}, {1000, 0, false, true}, {0, 0, true, false}, {0, 0, false, true}, {1000, 1000, true, false}, {0, 1000, false, false}} {
+		owner uint32
+		self  int
+		at    string
+		say   []string
+	}{
+		{1000, 0, dir, []string{"user 1000"}}, {1000, 0, above, []string{dir + " is not there", "in " + above + ","}}, {0, 0, dir, nil},
+		{0, 0, above, []string{dir + " is not there"}}, {1000, 1000, dir, nil}, {0, 1000, above, nil},
+	} {
 		mine.Uid = tc.owner
-		if text := foreign(owned{fi, &mine}, tc.self, tc.there); (text != "") != tc.say {
+		text := foreign(owned{fi, &mine}, tc.self, dir, tc.at)
+		if (text != "") != (tc.say != nil) {
 			t.Errorf("%+v: %q", tc, text)
+		}
+		for _, part := range tc.say {
+			if !strings.Contains(text, part) {
+				t.Errorf("%+v: %q", tc, text)
+			}
 		}
 	}
 }

@@ -100,7 +100,7 @@ func (o *Options) fromEnv(name string) (string, error) {
 	}
 	text, ok := o.Getenv(name)
 	if !ok || text == "" {
-		return "", fmt.Errorf("environment variable %q is not set", name)
+		return "", fmt.Errorf("environment variable %q is not set: it must be for this command and for whatever starts the daemon", name)
 	}
 	return text, nil
 }

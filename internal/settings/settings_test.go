@@ -264,7 +264,7 @@ func TestSecret_Sources(t *testing.T) {
 	}
 	for text, want := range map[string]string{
 		"":              `token: is empty: remove the line, or give the secret, file:PATH or env:NAME`,
-		"env:NO":        `token: environment variable "NO" is not set`,
+		"env:NO":        `token: environment variable "NO" is not set: it must be for this command and for whatever starts the daemon`,
 		"file:/no/such": `token: file "/no/such" cannot be read: no such file or directory`,
 		"file:" + empty: fmt.Sprintf("token: file %q is empty", empty),
 		"file:" + big:   fmt.Sprintf("token: file %q cannot be read: it holds more than %d bytes", big, MaxSecretBytes),
