@@ -94,7 +94,7 @@ func (a *app) read(ctx context.Context, f *readFlags) (err error) {
 		}
 		if !ok {
 			start, end := v.Range()
-			return fmt.Errorf("%w: no record of %s is as young as timestamp %d; offsets %d to %d are tiered", remotelog.ErrNotFound, tp, f.timestamp, start, end)
+			return fmt.Errorf("%w: no record of %s has timestamp %d or a later one; offsets %d to %d are tiered", remotelog.ErrNotFound, tp, f.timestamp, start, end)
 		}
 		offset = at.Offset
 	}

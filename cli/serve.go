@@ -319,7 +319,7 @@ func (d *daemon) warnCustom(c *rsm.Config) {
 func (d *daemon) listen(ctx context.Context) (err error) {
 	var lc net.ListenConfig
 	if d.at.API, err = lc.Listen(ctx, "tcp", d.config.Listen); err != nil {
-		return asUsage(err)
+		return asUsage(fmt.Errorf("tierkit.listen: %w", err))
 	}
 	if d.config.Metrics == "" {
 		return nil
