@@ -78,7 +78,9 @@ func TestDoctor_OnRealServers(t *testing.T) {
 // TestDoctor_ADaemonThatThePluginStarts needs neither a token nor a port of its own; a broker's file that starts it is complete without them.
 func TestDoctor_ADaemonThatThePluginStarts(t *testing.T) {
 	lines := fmt.Sprintf("rsm.config.storage.backend=fs\nrsm.config.storage.root=%s\nrsm.config.tierkit.state.dir=%s\n", t.TempDir(), t.TempDir())
-	for _, f := range command(t, cli.ExitOK, "doctor", "--config", configure(t, lines+"remote.log.storage.manager.class.name=io.github.tierkit.kafka.RemoteStorageManager\nrsm.config.tierkit.serve.command="+os.Args[0]+"\n"), "--json") {
+	plugin := "remote.log.storage.system.enable=true\nremote.log.metadata.manager.listener.name=PLAINTEXT\n" +
+		"remote.log.storage.manager.class.name=io.github.tierkit.kafka.RemoteStorageManager\nrsm.config.tierkit.serve.command=" + os.Args[0] + "\n"
+	for _, f := range command(t, cli.ExitOK, "doctor", "--config", configure(t, lines+plugin), "--json") {
 		if what := fmt.Sprint(f["check"]); f["result"] == "fail" || strings.HasPrefix(what, "address") || strings.HasPrefix(what, "token") {
 			t.Errorf("%v", f)
 		}
