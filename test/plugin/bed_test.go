@@ -208,23 +208,33 @@ func (c *tier) reassign(ctx context.Context, topic string, brokers ...int32) {
 	must(c.t, "reassign", err)
 	must(c.t, "reassign", errors.Join(kerr.ErrorForCode(resp.ErrorCode), kerr.ErrorForCode(resp.Topics[0].Partitions[0].ErrorCode)))
 	until(ctx, c.t, "reassignment", func() error {
-		meta := kmsg.NewPtrMetadataRequest()
-		mt := kmsg.NewMetadataRequestTopic()
-		mt.Topic = kmsg.StringPtr(topic)
-		meta.Topics = append(meta.Topics, mt)
-		resp, err := meta.RequestWith(ctx, c.Client())
-		if err != nil {
-			return err
-		}
-		if len(resp.Topics[0].Partitions) == 0 {
-			return fmt.Errorf("the broker that was asked knows no partition of %s: %v", topic, kerr.ErrorForCode(resp.Topics[0].ErrorCode))
-		}
-		got := resp.Topics[0].Partitions[0]
-		if !slices.Equal(got.Replicas, brokers) || len(got.ISR) != len(brokers) || !slices.Contains(brokers, got.Leader) {
-			return fmt.Errorf("leader %d, replicas %v, in sync %v, want %v", got.Leader, got.Replicas, got.ISR, brokers)
+		for _, b := range c.Brokers {
+			if err := c.assigned(ctx, b, topic, brokers); err != nil {
+				return fmt.Errorf("broker %d: %w", b.ID, err) // a former leader that does not know may begin a copy
+			}
 		}
 		return nil
 	})
+}
+
+// assigned is an error while a broker knows other replicas of a topic's one partition.
+func (c *tier) assigned(ctx context.Context, b *testbed.Broker, topic string, brokers []int32) error {
+	meta := kmsg.NewPtrMetadataRequest()
+	mt := kmsg.NewMetadataRequestTopic()
+	mt.Topic = kmsg.StringPtr(topic)
+	meta.Topics = append(meta.Topics, mt)
+	resp, err := meta.RequestWith(ctx, c.Client().Broker(int(b.ID)))
+	if err != nil {
+		return err
+	}
+	if len(resp.Topics[0].Partitions) == 0 {
+		return fmt.Errorf("it knows no partition of %s: %v", topic, kerr.ErrorForCode(resp.Topics[0].ErrorCode))
+	}
+	got := resp.Topics[0].Partitions[0]
+	if !slices.Equal(got.Replicas, brokers) || len(got.ISR) != len(brokers) || !slices.Contains(brokers, got.Leader) {
+		return fmt.Errorf("leader %d, replicas %v, in sync %v, want %v", got.Leader, got.Replicas, got.ISR, brokers)
+	}
+	return nil
 }
 
 // configureTopic sets one setting of a topic.

