@@ -91,11 +91,10 @@ func (h *health) run(ctx context.Context, s *Server) {
 		switch {
 		case ctx.Err() != nil:
 			return
-		case err == nil && was:
-			delay = probeAgain
 		case err == nil:
-			s.log.InfoContext(ctx, "the store is usable")
-			delay = probeAgain
+			if delay = probeAgain; !was {
+				s.log.InfoContext(ctx, "the store is usable")
+			}
 		default:
 			if delay = min(2*delay, probeLast); was {
 				delay = probeFirst
