@@ -87,6 +87,7 @@ type Broker struct {
 	controller string // host:port
 	dir        string // data and configuration: they outlive a restart
 	proc       *process
+	before     []*process // its earlier lives
 }
 
 // Kafka starts brokers and waits until they are ready. With -short the test is skipped: it would take a minute and more.
@@ -299,6 +300,9 @@ func (b *Broker) Start() error {
 	if err != nil {
 		return errors.Join(err, os.RemoveAll(run))
 	}
+	if b.proc != nil {
+		b.before = append(b.before, b.proc)
+	}
 	b.proc = p
 	b.c.t.Cleanup(p.stop)
 	// Both: between the two a broker cannot be stopped in an orderly way, its metadata manager waits for itself.
@@ -320,8 +324,14 @@ func (b *Broker) Kill() {
 	}
 }
 
-// Log is the end of what the broker said.
-func (b *Broker) Log() string { return string(b.proc.tail()) }
+// Log is the end of what the broker said in each of its lives.
+func (b *Broker) Log() string {
+	var out strings.Builder
+	for _, life := range append(slices.Clip(b.before), b.proc) {
+		fmt.Fprintf(&out, "%s\n", life.tail())
+	}
+	return out.String()
+}
 
 // Lines counts the lines that the broker has said since its start and that have all of some texts.
 func (b *Broker) Lines(texts ...string) (int, error) {

@@ -96,7 +96,19 @@ func (c *KafkaCluster) Produce(ctx context.Context, topic string, partition int3
 }
 
 // ListOffset asks the leader of a partition for the offset at a timestamp, or for one of Latest, Earliest and so on; -1 is none.
+//
+// It asks again after REQUEST_TIMED_OUT, as Kafka's own clients do. Brokers of 4.0 and later answer so at once when the search in the tier ends
+// between the two looks that DelayedRemoteListOffsets.tryComplete takes at it (Kafka 4.4.0): the answer it holds then is the one made in advance.
 func (c *KafkaCluster) ListOffset(ctx context.Context, topic string, partition int32, at int64) (int64, error) {
+	for {
+		offset, err := c.listOffset(ctx, topic, partition, at)
+		if !errors.Is(err, kerr.RequestTimedOut) || ctx.Err() != nil {
+			return offset, err
+		}
+	}
+}
+
+func (c *KafkaCluster) listOffset(ctx context.Context, topic string, partition int32, at int64) (int64, error) {
 	p := kmsg.NewListOffsetsRequestTopicPartition()
 	p.Partition, p.Timestamp = partition, at
 	t := kmsg.NewListOffsetsRequestTopic()

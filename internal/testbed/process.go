@@ -31,6 +31,7 @@ type process struct {
 	alive *os.File // closing it ends the shell and the server
 	dir   string
 	log   string
+	last  []byte   // the end of its log, once that is removed
 	sheds []string // patterns of what it leaves outside of dir when it is killed
 }
 
@@ -115,8 +116,12 @@ func (p *process) answers(ctx context.Context, url string, good func(status int)
 	}
 }
 
+// tail is the end of what it has said, also after it was stopped.
 func (p *process) tail() []byte {
-	b, _ := os.ReadFile(p.log)
+	b, err := os.ReadFile(p.log)
+	if err != nil {
+		return p.last
+	}
 	if len(b) > 4096 {
 		b = b[len(b)-4096:]
 	}
@@ -126,6 +131,7 @@ func (p *process) tail() []byte {
 func (p *process) stop() {
 	_ = p.alive.Close()
 	_ = p.cmd.Wait() // it is killed
+	p.last = p.tail()
 	_ = os.RemoveAll(p.dir)
 	for _, pattern := range p.sheds {
 		left, _ := filepath.Glob(pattern)

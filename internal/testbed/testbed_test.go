@@ -90,3 +90,19 @@ func TestProcess_ThatDoesNotStartSaysWhy(t *testing.T) {
 	}
 	p.stop()
 }
+
+// TestProcess_SaysWhatItSaidAfterItsEnd: the servers of a test end before the test can say why it failed.
+func TestProcess_SaysWhatItSaidAfterItsEnd(t *testing.T) {
+	p, err := start(t.TempDir(), nil, "/bin/sh", "-c", "echo here I am; exec sleep 600")
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = p.says(t.Context(), "here I am")
+	p.stop()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := string(p.tail()); got != "here I am" {
+		t.Errorf("after its end it said %q, want %q", got, "here I am")
+	}
+}
