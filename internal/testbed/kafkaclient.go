@@ -67,21 +67,54 @@ func (c *KafkaCluster) TieredTopic(ctx context.Context, name string, partitions 
 		kv.Name, kv.Value = key, kmsg.StringPtr(all[key])
 		t.Configs = append(t.Configs, kv)
 	}
+	return c.makeTopic(ctx, t)
+}
+
+// makeTopic makes a topic on all brokers. INVALID_REPLICATION_FACTOR passes, too: a controller that has had no heartbeat in time says so ("All brokers are
+// currently fenced").
+func (c *KafkaCluster) makeTopic(ctx context.Context, t kmsg.CreateTopicsRequestTopic) (id [16]byte, err error) {
+	passes := func(err error) bool { return kerr.IsRetriable(err) || errors.Is(err, kerr.InvalidReplicationFactor) }
+	before := false
+	err = again(ctx, passes, func() error {
+		var err error
+		id, err = c.createTopic(ctx, t)
+		if before && errors.Is(err, kerr.TopicAlreadyExists) { // by an attempt of which only the answer was late
+			id, err = c.topicID(ctx, t.Topic)
+		}
+		before = true
+		return err
+	})
+	if err != nil {
+		return [16]byte{}, fmt.Errorf("make topic %s: %w", t.Topic, err)
+	}
+	return id, nil
+}
+
+func (c *KafkaCluster) createTopic(ctx context.Context, t kmsg.CreateTopicsRequestTopic) ([16]byte, error) {
 	req := kmsg.NewPtrCreateTopicsRequest()
 	req.TimeoutMillis, req.Topics = 30_000, append(req.Topics, t)
 	resp, err := req.RequestWith(ctx, c.Client())
 	if err != nil {
-		return [16]byte{}, fmt.Errorf("make topic %s: %w", name, err)
+		return [16]byte{}, err
 	}
 	got := resp.Topics[0]
-	if err := kerr.ErrorForCode(got.ErrorCode); err != nil {
-		why := ""
-		if got.ErrorMessage != nil {
-			why = *got.ErrorMessage
-		}
-		return [16]byte{}, fmt.Errorf("make topic %s: %w: %s", name, err, why)
+	err = kerr.ErrorForCode(got.ErrorCode)
+	if err != nil && got.ErrorMessage != nil {
+		err = fmt.Errorf("%w: %s", err, *got.ErrorMessage)
 	}
-	return got.TopicID, nil
+	return got.TopicID, err
+}
+
+func (c *KafkaCluster) topicID(ctx context.Context, name string) ([16]byte, error) {
+	t := kmsg.NewMetadataRequestTopic()
+	t.Topic = &name
+	req := kmsg.NewPtrMetadataRequest()
+	req.Topics = append(req.Topics, t)
+	resp, err := req.RequestWith(ctx, c.Client())
+	if err != nil {
+		return [16]byte{}, err
+	}
+	return resp.Topics[0].TopicID, kerr.ErrorForCode(resp.Topics[0].ErrorCode)
 }
 
 // Produce appends n records of 400 bytes to a partition, each in a batch of its own.
@@ -95,17 +128,36 @@ func (c *KafkaCluster) Produce(ctx context.Context, topic string, partition int3
 	return nil
 }
 
-// ListOffset asks the leader of a partition for the offset at a timestamp, or for one of Latest, Earliest and so on; -1 is none.
-//
-// It asks again after REQUEST_TIMED_OUT, as Kafka's own clients do. Brokers of 4.0 and later answer so at once when the search in the tier ends
-// between the two looks that DelayedRemoteListOffsets.tryComplete takes at it (Kafka 4.4.0): the answer it holds then is the one made in advance.
-func (c *KafkaCluster) ListOffset(ctx context.Context, topic string, partition int32, at int64) (int64, error) {
+// Again asks until the answer is none after which Kafka's own clients ask again: another leader, none for the moment, one that is not as far yet, an
+// answer that took too long. The end of ctx ends it, too.
+func Again(ctx context.Context, ask func() error) error { return again(ctx, kerr.IsRetriable, ask) }
+
+func again(ctx context.Context, passes func(error) bool, ask func() error) error {
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
 	for {
-		offset, err := c.listOffset(ctx, topic, partition, at)
-		if !errors.Is(err, kerr.RequestTimedOut) || ctx.Err() != nil {
-			return offset, err
+		err := ask()
+		if err == nil || !passes(err) {
+			return err
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return errors.Join(ctx.Err(), err)
 		}
 	}
+}
+
+// ListOffset asks the leader of a partition for the offset at a timestamp, or for one of Latest, Earliest and so on; -1 is none. See Again.
+//
+// Brokers of 4.0 and later answer REQUEST_TIMED_OUT at once when the search in the tier ends between the two looks that
+// DelayedRemoteListOffsets.tryComplete takes at it (Kafka 4.4.0): the answer it holds then is the one made in advance.
+func (c *KafkaCluster) ListOffset(ctx context.Context, topic string, partition int32, at int64) (offset int64, err error) {
+	err = Again(ctx, func() (err error) {
+		offset, err = c.listOffset(ctx, topic, partition, at)
+		return err
+	})
+	return offset, err
 }
 
 func (c *KafkaCluster) listOffset(ctx context.Context, topic string, partition int32, at int64) (int64, error) {

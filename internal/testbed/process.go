@@ -20,7 +20,7 @@ import (
 // A server has readyWithin to start, on a machine that does much else, and is started anew if it does not: another process may have taken one of
 // its ports in between.
 const (
-	readyWithin = 30 * time.Second
+	readyWithin = 2 * time.Minute
 	maxStarts   = 3
 )
 
@@ -141,8 +141,9 @@ func (p *process) stop() {
 	}
 }
 
-// terminate ends the server with SIGTERM and waits for it; one that takes longer is killed, which is an error.
-func (p *process) terminate(within time.Duration) error {
+// terminate ends the server with SIGTERM and waits for it; one that takes longer is killed, which is an error. It is none once excused is closed: the
+// server has the time left then.
+func (p *process) terminate(within time.Duration, excused <-chan struct{}, left time.Duration) error {
 	if _, err := p.alive.WriteString("end\n"); err != nil {
 		return err
 	}
@@ -151,15 +152,21 @@ func (p *process) terminate(within time.Duration) error {
 		_ = p.cmd.Wait() // whatever it is: it has ended
 		close(ended)
 	}()
+	err := fmt.Errorf("it does not end within %v of SIGTERM", within)
 	timer := time.NewTimer(within)
 	defer timer.Stop()
-	select {
-	case <-ended:
-		return nil
-	case <-timer.C:
-		_ = p.alive.Close()
-		<-ended
-		return fmt.Errorf("it does not end within %v of SIGTERM", within)
+	for {
+		select {
+		case <-ended:
+			return nil
+		case <-excused:
+			excused, err = nil, nil
+			timer.Reset(left)
+		case <-timer.C:
+			_ = p.alive.Close()
+			<-ended
+			return err
+		}
 	}
 }
 

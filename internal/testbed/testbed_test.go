@@ -106,3 +106,29 @@ func TestProcess_SaysWhatItSaidAfterItsEnd(t *testing.T) {
 		t.Errorf("after its end it said %q, want %q", got, "here I am")
 	}
 }
+
+// TestProcess_TerminateExcusesWhatCannotEnd: a server that ignores SIGTERM is killed, which is an error only as long as nothing has excused it.
+func TestProcess_TerminateExcusesWhatCannotEnd(t *testing.T) {
+	excused := make(chan struct{})
+	close(excused)
+	for name, tc := range map[string]struct {
+		within  time.Duration
+		excused chan struct{}
+		bad     bool
+	}{
+		"not excused": {10 * time.Millisecond, nil, true},
+		"excused":     {time.Hour, excused, false},
+	} {
+		p, err := start(t.TempDir(), nil, "/bin/sh", "-c", "trap '' TERM; echo deaf; exec sleep 600")
+		if err != nil {
+			t.Fatal(err)
+		}
+		for !bytes.Contains(p.tail(), []byte("deaf")) {
+			runtime.Gosched()
+		}
+		if err := p.terminate(tc.within, tc.excused, 10*time.Millisecond); (err != nil) != tc.bad {
+			t.Errorf("%s: %v", name, err)
+		}
+		p.stop()
+	}
+}
