@@ -42,7 +42,7 @@ func must(t *testing.T, what string, err error) {
 // until asks again until the answer is nil, and ends the test with the last one if that takes too long.
 func until(ctx context.Context, t *testing.T, what string, ask func() error) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(ctx, 3*time.Minute)
+	ctx, cancel := context.WithTimeout(ctx, 5*time.Minute)
 	defer cancel()
 	testbed.Until(ctx, t, what, 100*time.Millisecond, ask)
 }
@@ -83,7 +83,10 @@ func (c *cluster) manager(ctx context.Context, tps ...remotelog.TopicIDPartition
 	m, err := rlmm.New(c.log(ctx), rlmm.Options{})
 	must(c.t, "manager", err)
 	c.t.Cleanup(func() { _ = m.Close(context.WithoutCancel(ctx)) })
-	must(c.t, "ready", errors.Join(m.Reconcile(ctx, tps), m.WaitReady(ctx, tps...)))
+	asked := m.Reconcile(ctx, tps) // an error that passes: the manager asks again by itself
+	if err := m.WaitReady(ctx, tps...); err != nil {
+		c.t.Fatalf("ready: %v", errors.Join(asked, err))
+	}
 	return m
 }
 
@@ -141,6 +144,17 @@ func (c *cluster) consume(ctx context.Context, tp remotelog.TopicIDPartition, en
 		})
 	}
 	return out, nil
+}
+
+// epochsOf are the leader epochs of records that follow one another, and where each begins.
+func epochsOf(records []*kgo.Record) []remotelog.LeaderEpoch {
+	var out []remotelog.LeaderEpoch
+	for _, r := range records {
+		if n := len(out); n == 0 || out[n-1].Epoch != r.LeaderEpoch {
+			out = append(out, remotelog.LeaderEpoch{Epoch: r.LeaderEpoch, StartOffset: r.Offset})
+		}
+	}
+	return out
 }
 
 // stored returns the ids of the segments of a partition that LocalTieredStorage holds.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -19,10 +20,13 @@ import (
 const (
 	writers    = 8
 	perWriter  = 313 // 2,504 segments
+	keptBack   = 8 * writers
 	oneWrite   = 2 * time.Second
 	untilKnown = 2 * time.Minute
 	// A call that has returned this long after its context ended has hung, even here.
 	grace = 10 * time.Second
+
+	metadataPartitions = 3
 )
 
 // TestBroker_Chaos writes 2,500 segments from 8 goroutines while brokers are killed, all three are rolled, and the topic's leaders
@@ -37,23 +41,19 @@ func TestBroker_Chaos(t *testing.T) {
 func chaos(t *testing.T, version string) {
 	ctx := testbed.Within(t, 15*time.Minute)
 	// The brokers do nothing about segments by themselves until the end, but for one look when they become leaders.
-	c := start(t, testbed.KafkaOptions{Version: version, Brokers: 3, MetadataPartitions: 3,
+	c := start(t, testbed.KafkaOptions{Version: version, Brokers: 3, MetadataPartitions: metadataPartitions,
 		Properties: map[string]string{"remote.log.manager.task.interval.ms": "3600000"}})
 	tps := c.tiered(ctx, "chaos", writers, map[string]string{"segment.bytes": "", "internal.segment.bytes": ""})
-	for _, tp := range tps { // the offsets of which the segments say that they hold them, all in epoch 0
-		records := make([]*kgo.Record, perWriter)
-		for i := range records {
-			records[i] = &kgo.Record{Topic: tp.Topic, Partition: tp.Partition, Value: []byte("x")}
-		}
-		must(t, "produce", c.Client().ProduceSync(ctx, records...).FirstErr())
+	ws := make([]*writer, writers)
+	for i, tp := range tps {
+		ws[i] = &writer{tp: tp, records: fill(ctx, t, c, tp), id: int32(100 + i), wrote: map[key]bool{}}
 	}
 	m := c.manager(ctx, tps...)
 
-	f := &faults{c: c, share: make(chan struct{}, writers*perWriter)}
-	ws := make([]*writer, writers)
+	f := newFaults(c, tps)
 	var wg sync.WaitGroup
-	for i, tp := range tps {
-		ws[i] = &writer{m: m, tp: tp, id: int32(100 + i), wrote: map[key]bool{}}
+	for i := range ws {
+		ws[i].m = m
 		wg.Go(func() { ws[i].run(ctx, f.share) })
 	}
 	f.run(ctx, t)
@@ -88,6 +88,19 @@ func chaos(t *testing.T, version string) {
 	o.brokersAgree(ctx, t, c, m, tps)
 }
 
+// fill writes to a partition the records of which the segments will say that they hold them, and returns them as they are there.
+func fill(ctx context.Context, t *testing.T, c *cluster, tp remotelog.TopicIDPartition) []*kgo.Record {
+	t.Helper()
+	records := make([]*kgo.Record, perWriter)
+	for i := range records {
+		records[i] = &kgo.Record{Topic: tp.Topic, Partition: tp.Partition, Value: []byte("x")}
+	}
+	must(t, "produce", c.Client().ProduceSync(ctx, records...).FirstErr())
+	there, err := c.consume(ctx, tp, perWriter)
+	must(t, "consume", err)
+	return there
+}
+
 // key is a write as it is found again in the topic: nobody else has our broker id.
 type key struct {
 	id     remotelog.SegmentID
@@ -97,9 +110,10 @@ type key struct {
 
 // writer writes the life of segments of one partition, one after the other.
 type writer struct {
-	m  *rlmm.Manager
-	tp remotelog.TopicIDPartition
-	id int32
+	m       *rlmm.Manager
+	tp      remotelog.TopicIDPartition
+	records []*kgo.Record
+	id      int32
 
 	wrote                   map[key]bool
 	writes, unknown, failed int
@@ -123,7 +137,7 @@ func (w *writer) run(ctx context.Context, share <-chan struct{}) {
 func (w *writer) segment(ctx context.Context, i int) error {
 	md := segment(w.tp, i)
 	md.StartOffset, md.EndOffset, md.BrokerID = int64(i), int64(i), w.id
-	md.LeaderEpochs = []remotelog.LeaderEpoch{{Epoch: 0, StartOffset: int64(i)}}
+	md.LeaderEpochs = epochsOf(w.records[i : i+1])
 	states := []remotelog.State{remotelog.CopySegmentStarted, remotelog.CopySegmentFinished}
 	if i%2 == 1 {
 		states = append(states, remotelog.DeleteSegmentStarted, remotelog.DeleteSegmentFinished)
@@ -186,12 +200,23 @@ func (w *writer) once(ctx context.Context, within time.Duration, do func(context
 }
 
 // faults does something to the brokers, and gives the writers their share of the work with each fault, so that they write during
-// all of them.
+// all of them. Some of it they get when a leader is dead and no other one leads yet: the outcome of a write to it is unknown then.
 type faults struct {
-	c     *cluster
-	share chan struct{}
-	done  []string
-	due   atomic.Int32
+	c       *cluster
+	written []int // the metadata partitions that somebody writes to
+	share   chan struct{}
+	done    []string
+	due     atomic.Int32
+}
+
+func newFaults(c *cluster, tps []remotelog.TopicIDPartition) *faults {
+	f := &faults{c: c, share: make(chan struct{}, writers*perWriter)}
+	for _, tp := range tps {
+		if p := int(rlmm.MetadataPartition(tp, metadataPartitions)); !slices.Contains(f.written, p) {
+			f.written = append(f.written, p)
+		}
+	}
+	return f
 }
 
 func (f *faults) run(ctx context.Context, t *testing.T) {
@@ -214,12 +239,14 @@ func (f *faults) run(ctx context.Context, t *testing.T) {
 		stop()
 	}()
 	for i, fault := range list {
-		f.due.Store(int32(writers * perWriter * (i + 1) / len(list)))
+		due := int32(writers * perWriter * (i + 1) / len(list))
+		f.due.Store(due - keptBack)
 		began := time.Now()
 		if err := fault.do(); err != nil {
 			t.Errorf("%s: %v", fault.name, err)
 			break
 		}
+		f.due.Store(due)
 		until(ctx, t, "the topic is healthy after: "+fault.name, func() error { return healthy(ctx, f.c) })
 		f.done = append(f.done, fmt.Sprintf("%s, %.0f s", fault.name, time.Since(began).Seconds()))
 	}
@@ -250,21 +277,31 @@ func (f *faults) drip() (stop func()) {
 	}
 }
 
-// kill ends the leader of a metadata partition as kill -9 does, and starts it again once another one leads.
-func (f *faults) kill(ctx context.Context, p int) error {
-	leader, err := leaderOf(ctx, f.c, p)
+// kill ends the leader of a metadata partition that is written to as kill -9 does, and starts it again once another one leads.
+func (f *faults) kill(ctx context.Context, i int) error {
+	p := f.written[i%len(f.written)]
+	leader, err := f.leads(ctx, p, 0)
 	if err != nil {
 		return err
 	}
 	b := f.c.Brokers[leader-1]
 	b.Kill()
+	f.due.Add(keptBack)
+	if _, err := f.leads(ctx, p, leader); err != nil {
+		return fmt.Errorf("broker %d was killed: %w", leader, err)
+	}
+	return b.Start()
+}
+
+// leads waits until a metadata partition has a leader, and not a certain one.
+func (f *faults) leads(ctx context.Context, p int, not int32) (int32, error) {
 	for {
 		now, err := leaderOf(ctx, f.c, p)
-		if err == nil && now != leader && now > 0 {
-			return b.Start()
+		if err == nil && now > 0 && now != not {
+			return now, nil
 		}
-		if err := pause(ctx); err != nil {
-			return fmt.Errorf("broker %d was killed, and %d still leads metadata partition %d: %w", leader, now, p, err)
+		if pe := pause(ctx); pe != nil {
+			return 0, fmt.Errorf("%d leads metadata partition %d: %w", now, p, errors.Join(pe, err))
 		}
 	}
 }

@@ -20,7 +20,14 @@ import (
 type oracle struct {
 	state   map[remotelog.SegmentID]remotelog.State // that are not DELETE_SEGMENT_FINISHED
 	took    map[key]int                             // writes that changed something
-	highest map[remotelog.TopicIDPartition]int64    // of all that was ever finished
+	epoch   map[remotelog.SegmentID]int32           // of every one that was ever there, which has one
+	highest map[partitionEpoch]int64                // of all that was ever finished
+}
+
+// partitionEpoch is a leader epoch of a partition.
+type partitionEpoch struct {
+	tp    remotelog.TopicIDPartition
+	epoch int32
 }
 
 func (o *oracle) apply(value []byte) error {
@@ -36,6 +43,7 @@ func (o *oracle) apply(value []byte) error {
 		if k.state != remotelog.CopySegmentStarted {
 			return fmt.Errorf("a segment begins in state %v", k.state)
 		}
+		o.epoch[k.id] = r.Metadata.LeaderEpochs[0].Epoch
 	case *rlmm.UpdateRecord:
 		k = key{r.Update.SegmentID, r.Update.State, r.Update.BrokerID}
 		end = r.Update.EventTimestampMs // the writers of the test say so
@@ -52,8 +60,8 @@ func (o *oracle) apply(value []byte) error {
 		delete(o.state, k.id)
 		return nil
 	case remotelog.CopySegmentFinished:
-		tp := k.id.TopicIDPartition
-		o.highest[tp] = max(o.highest[tp], end)
+		in := partitionEpoch{k.id.TopicIDPartition, o.epoch[k.id]}
+		o.highest[in] = max(o.highest[in], end)
 	default:
 	}
 	o.state[k.id] = k.state
@@ -82,7 +90,9 @@ func dump(ctx context.Context, t *testing.T, c *cluster) *oracle {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Minute)
 	defer cancel()
-	o := &oracle{state: map[remotelog.SegmentID]remotelog.State{}, took: map[key]int{}, highest: map[remotelog.TopicIDPartition]int64{}}
+	o := &oracle{
+		state: map[remotelog.SegmentID]remotelog.State{}, took: map[key]int{}, epoch: map[remotelog.SegmentID]int32{}, highest: map[partitionEpoch]int64{},
+	}
 	ends, from := map[int32]int64{}, map[int32]kgo.Offset{}
 	ps, err := topicPartitions(ctx, c)
 	must(t, "dump", err)
@@ -131,10 +141,29 @@ func (o *oracle) compare(ctx context.Context, t *testing.T, who string, m *rlmm.
 	for id, got := range listed {
 		t.Errorf("%s says of %v: %v; the topic has it deleted, or never had it", who, id, got)
 	}
-	got, ok, err := m.HighestOffset(ctx, tp, 0)
-	if err != nil || !ok || got != o.highest[tp] {
-		t.Errorf("%s has highest offset %d, %v, %v of %v; the topic says %d", who, got, ok, err, tp, o.highest[tp])
+	for in, want := range o.highest {
+		if in.tp != tp {
+			continue
+		}
+		got, ok, err := m.HighestOffset(ctx, tp, in.epoch)
+		if err != nil || !ok || got != want {
+			t.Errorf("%s has highest offset %d, %v, %v of %v in epoch %d; the topic says %d", who, got, ok, err, tp, in.epoch, want)
+		}
 	}
+	if o.tiered(tp) < 0 {
+		t.Errorf("the topic says that nothing of %v was ever finished", tp)
+	}
+}
+
+// tiered is how far a partition was ever tiered, -1: not at all.
+func (o *oracle) tiered(tp remotelog.TopicIDPartition) int64 {
+	highest := int64(-1)
+	for in, end := range o.highest {
+		if in.tp == tp {
+			highest = max(highest, end)
+		}
+	}
+	return highest
 }
 
 // brokersAgree starts the brokers anew, so that they read the topic again. They say how far the partitions are tiered; and told that
@@ -146,8 +175,8 @@ func (o *oracle) brokersAgree(ctx context.Context, t *testing.T, c *cluster, m *
 	for _, tp := range tps {
 		until(ctx, t, "the brokers know how far it is tiered", func() error {
 			got, err := c.ListOffset(ctx, tp.Topic, tp.Partition, testbed.LatestTiered)
-			if err != nil || got != o.highest[tp] {
-				return fmt.Errorf("%v is tiered up to %d (%w), the topic says %d", tp, got, err, o.highest[tp])
+			if want := o.tiered(tp); err != nil || got != want {
+				return fmt.Errorf("%v is tiered up to %d (%w), the topic says %d", tp, got, err, want)
 			}
 			return nil
 		})

@@ -25,11 +25,11 @@ import (
 func TestBroker_ServesOurSegments(t *testing.T) {
 	onVersions(t, func(t *testing.T, version string) {
 		ctx := testbed.Within(t, 12*time.Minute)
-		// At first the broker itself copies and deletes nothing.
+		// At first the broker itself copies and deletes nothing. Its first look at a new topic may be late, so a long interval alone is not enough.
 		c := start(t, testbed.KafkaOptions{Version: version, Properties: map[string]string{
 			"remote.log.manager.task.interval.ms": "3600000", "log.retention.check.interval.ms": "3600000",
 		}})
-		tp := c.tiered(ctx, "orders", 1, map[string]string{"local.retention.ms": "1"})[0]
+		tp := c.tiered(ctx, "orders", 1, map[string]string{"remote.log.copy.disable": "true"})[0]
 		const n, firstMs = 21, 1_700_000_000_000 // two records fill a segment, the last is in the active one
 		value := func(i int) []byte { return bytes.Repeat([]byte{byte('a' + i)}, 400) }
 		for i := range n {
@@ -39,8 +39,10 @@ func TestBroker_ServesOurSegments(t *testing.T) {
 		if at, err := c.ListOffset(ctx, tp.Topic, 0, testbed.LatestTiered); err != nil || at != -1 {
 			t.Fatalf("before we copied: tiered up to %d, %v", at, err)
 		}
+		local, err := c.consume(ctx, tp, n)
+		must(t, "consume what is not tiered", err)
 		m := c.manager(ctx, tp)
-		mine, err := copySegments(ctx, c, m, tp, firstMs)
+		mine, err := copySegments(ctx, c, m, tp, local)
 		must(t, "copy", err)
 		if len(mine) != (n-1)/2 {
 			t.Fatalf("copied %d segments, want %d", len(mine), (n-1)/2)
@@ -49,6 +51,7 @@ func TestBroker_ServesOurSegments(t *testing.T) {
 		must(t, "stop", c.Stop())
 		must(t, "settings", c.Configure(map[string]string{"remote.log.manager.task.interval.ms": "500", "log.retention.check.interval.ms": "1000"}))
 		must(t, "start again", c.Start())
+		must(t, "let it copy", configureTopic(ctx, c, tp.Topic, map[string]string{"remote.log.copy.disable": "false", "local.retention.ms": "1"}))
 		last := mine[len(mine)-1].EndOffset
 		until(ctx, t, "the broker takes our segments for tiered", func() error {
 			tiered, err1 := c.ListOffset(ctx, tp.Topic, 0, testbed.LatestTiered)
@@ -101,8 +104,8 @@ func onlyOurs(ctx context.Context, c *cluster, m *rlmm.Manager, tp remotelog.Top
 	return nil
 }
 
-// copySegments does what the broker would do for the closed segments of a partition, and returns their metadata.
-func copySegments(ctx context.Context, c *cluster, m *rlmm.Manager, tp remotelog.TopicIDPartition, firstMs int64) ([]remotelog.SegmentMetadata, error) {
+// copySegments does what the broker would do for the closed segments of a partition with some records, and returns their metadata.
+func copySegments(ctx context.Context, c *cluster, m *rlmm.Manager, tp remotelog.TopicIDPartition, records []*kgo.Record) ([]remotelog.SegmentMetadata, error) {
 	dir := filepath.Join(c.Brokers[0].DataDir(), tp.Topic+"-"+strconv.Itoa(int(tp.Partition)))
 	logs, err := filepath.Glob(filepath.Join(dir, "*.log"))
 	if err != nil {
@@ -119,15 +122,15 @@ func copySegments(ctx context.Context, c *cluster, m *rlmm.Manager, tp remotelog
 		}
 		md := remotelog.SegmentMetadata{
 			SegmentID:   remotelog.SegmentID{TopicIDPartition: tp, ID: remotelog.UUID{0xc0, byte(i + 1)}},
-			StartOffset: base, EndOffset: next - 1, BrokerID: 7, MaxTimestampMs: firstMs + 1000*(next-1), EventTimestampMs: time.Now().UnixMilli(),
-			SizeBytes: info.Size(), LeaderEpochs: []remotelog.LeaderEpoch{{Epoch: 0, StartOffset: base}}, TxnIndexEmpty: true,
+			StartOffset: base, EndOffset: next - 1, BrokerID: 7, MaxTimestampMs: records[next-1].Timestamp.UnixMilli(), EventTimestampMs: time.Now().UnixMilli(),
+			SizeBytes: info.Size(), LeaderEpochs: epochsOf(records[base:next]), TxnIndexEmpty: true,
 			State: remotelog.CopySegmentStarted,
 		}
 		up := remotelog.SegmentUpdate{SegmentID: md.SegmentID, State: remotelog.CopySegmentFinished, BrokerID: 7, EventTimestampMs: md.EventTimestampMs}
 		if err := m.Add(ctx, md); err != nil {
 			return nil, err
 		}
-		if err := c.store(md, dir); err != nil {
+		if err := c.store(md, dir, epochsOf(records[:next])); err != nil {
 			return nil, err
 		}
 		if err := m.Update(ctx, up); err != nil {
@@ -143,8 +146,8 @@ func baseOffset(log string) (int64, error) {
 }
 
 // store puts the files of a segment where LocalTieredStorage has them. The snapshot of the producers is the one that is named
-// after the next segment.
-func (c *cluster) store(md remotelog.SegmentMetadata, dir string) error {
+// after the next segment. The epochs are those of the log up to the end of the segment.
+func (c *cluster) store(md remotelog.SegmentMetadata, dir string, epochs []remotelog.LeaderEpoch) error {
 	to := c.partitionStore(md.SegmentID.TopicIDPartition)
 	if err := os.MkdirAll(to, 0o755); err != nil {
 		return err
@@ -162,5 +165,9 @@ func (c *cluster) store(md remotelog.SegmentMetadata, dir string) error {
 			return err
 		}
 	}
-	return os.WriteFile(name+".leader_epoch_checkpoint", []byte("0\n1\n0 0\n"), 0o644)
+	checkpoint := fmt.Appendf(nil, "0\n%d\n", len(epochs))
+	for _, e := range epochs {
+		checkpoint = fmt.Appendf(checkpoint, "%d %d\n", e.Epoch, e.StartOffset)
+	}
+	return os.WriteFile(name+".leader_epoch_checkpoint", checkpoint, 0o644)
 }

@@ -9,17 +9,22 @@ import (
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
+	"github.com/tierkit/tierkit/internal/testbed"
 	"github.com/tierkit/tierkit/rlmm/kafkalog"
 )
 
-// topicPartitions asks where the partitions of the metadata topic are.
+// topicPartitions asks any broker where the partitions of the metadata topic are.
 func topicPartitions(ctx context.Context, c *cluster) ([]kmsg.MetadataResponseTopicPartition, error) {
-	name := kafkalog.Topic
+	return partitionsOf(ctx, c.Client(), kafkalog.Topic)
+}
+
+// partitionsOf asks a broker, or with a client any of them, where the partitions of a topic are.
+func partitionsOf(ctx context.Context, broker kmsg.Requestor, topic string) ([]kmsg.MetadataResponseTopicPartition, error) {
 	rt := kmsg.NewMetadataRequestTopic()
-	rt.Topic = &name
+	rt.Topic = &topic
 	req := kmsg.NewPtrMetadataRequest()
 	req.Topics = append(req.Topics, rt)
-	resp, err := req.RequestWith(ctx, c.Client())
+	resp, err := req.RequestWith(ctx, broker)
 	if err != nil {
 		return nil, err
 	}
@@ -36,18 +41,47 @@ func leaderOf(ctx context.Context, c *cluster, p int) (int32, error) {
 	return ps[p].Leader, nil
 }
 
-// healthy: every partition has a leader and all its replicas.
+// healthy: every partition has a leader and all its replicas, and every broker knows: the next question may go to any of them.
 func healthy(ctx context.Context, c *cluster) error {
-	ps, err := topicPartitions(ctx, c)
-	if err != nil {
-		return err
-	}
-	for _, p := range ps {
-		if p.Leader < 0 || len(p.ISR) != len(c.Brokers) {
-			return fmt.Errorf("metadata partition %d: leader %d, in sync %v", p.Partition, p.Leader, p.ISR)
+	var known []string
+	for _, b := range c.Brokers {
+		ps, err := partitionsOf(ctx, c.Client().Broker(int(b.ID)), kafkalog.Topic)
+		if err != nil {
+			return fmt.Errorf("broker %d: %w", b.ID, err)
 		}
+		epochs := ""
+		for _, p := range ps {
+			if p.Leader < 0 || len(p.ISR) != len(c.Brokers) {
+				return fmt.Errorf("broker %d: metadata partition %d: leader %d, in sync %v", b.ID, p.Partition, p.Leader, p.ISR)
+			}
+			epochs += fmt.Sprintf(" %d", p.LeaderEpoch)
+		}
+		known = append(known, epochs)
+	}
+	if len(slices.Compact(slices.Clone(known))) > 1 {
+		return fmt.Errorf("the brokers know of different leader epochs: %q", known)
 	}
 	return nil
+}
+
+// configureTopic gives a topic settings.
+func configureTopic(ctx context.Context, c *cluster, name string, settings map[string]string) error {
+	res := kmsg.NewIncrementalAlterConfigsRequestResource()
+	res.ResourceType, res.ResourceName = kmsg.ConfigResourceTypeTopic, name
+	for key, value := range settings {
+		conf := kmsg.NewIncrementalAlterConfigsRequestResourceConfig()
+		conf.Name, conf.Value = key, &value
+		res.Configs = append(res.Configs, conf)
+	}
+	req := kmsg.NewPtrIncrementalAlterConfigsRequest()
+	req.Resources = append(req.Resources, res)
+	return testbed.Again(ctx, func() error {
+		resp, err := req.RequestWith(ctx, c.Client())
+		if err != nil {
+			return err
+		}
+		return kerr.ErrorForCode(resp.Resources[0].ErrorCode)
+	})
 }
 
 // move makes the next replica the leader of every partition: it becomes the preferred one, and those are elected.
@@ -68,10 +102,19 @@ func (f *faults) move(ctx context.Context) error {
 	}
 	assign := kmsg.NewPtrAlterPartitionAssignmentsRequest()
 	assign.TimeoutMillis, assign.Topics = 30_000, append(assign.Topics, rt)
-	resp, err := assign.RequestWith(ctx, f.c.Client())
-	if err == nil {
-		err = kerr.ErrorForCode(resp.ErrorCode)
-	}
+	err = testbed.Again(ctx, func() error {
+		resp, err := assign.RequestWith(ctx, f.c.Client())
+		if err != nil {
+			return err
+		}
+		all := []error{kerr.ErrorForCode(resp.ErrorCode)}
+		for _, rt := range resp.Topics {
+			for _, p := range rt.Partitions {
+				all = append(all, kerr.ErrorForCode(p.ErrorCode))
+			}
+		}
+		return errors.Join(all...)
+	})
 	if err != nil {
 		return fmt.Errorf("reassign: %w", err)
 	}
