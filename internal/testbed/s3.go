@@ -19,6 +19,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -47,6 +48,9 @@ type S3 struct {
 
 	buckets atomic.Int64
 	caPool  *x509.CertPool
+
+	mu      sync.Mutex
+	clients map[testing.TB]*minio.Client
 }
 
 // MinIO returns a running MinIO without TLS.
@@ -146,19 +150,34 @@ func VersityGW(t testing.TB) *S3 {
 	})
 }
 
-// Client returns a client of minio-go: an eye that is independent of the driver under test.
+// Client returns a client of minio-go: an eye that is independent of the driver under test. A test has one: each keeps its connections until the test ends, and
+// some look every few milliseconds.
 func (s *S3) Client(t testing.TB) *minio.Client {
 	t.Helper()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if c := s.clients[t]; c != nil {
+		return c
+	}
 	host, secure := strings.CutPrefix(s.Endpoint, "https://")
 	host = strings.TrimPrefix(host, "http://")
 	tr := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: s.caPool, MinVersion: tls.VersionTLS12}}
-	t.Cleanup(tr.CloseIdleConnections)
 	c, err := minio.New(host, &minio.Options{
 		Creds: credentials.NewStaticV4(s.AccessKey, s.SecretKey, ""), Secure: secure, Region: "us-east-1", BucketLookup: minio.BucketLookupPath, Transport: tr,
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
+	t.Cleanup(func() {
+		s.mu.Lock()
+		delete(s.clients, t)
+		s.mu.Unlock()
+		tr.CloseIdleConnections()
+	})
+	if s.clients == nil {
+		s.clients = make(map[testing.TB]*minio.Client)
+	}
+	s.clients[t] = c
 	return c
 }
 

@@ -30,6 +30,9 @@ func TestVersions_AreThoseThatAreInstalled(t *testing.T) {
 func TestServers_StartOnceAndStop(t *testing.T) {
 	servers := []*S3{MinIO(t), MinIOTLS(t), SeaweedFS(t), VersityGW(t)}
 	for _, s := range servers {
+		if s.Client(t) != s.Client(t) {
+			t.Errorf("%s: a test has two clients, each with connections of its own", s.Name)
+		}
 		if got := s.Objects(t, s.Bucket(t)); len(got) != 0 {
 			t.Errorf("%s: a new bucket holds %v", s.Name, got)
 		}
