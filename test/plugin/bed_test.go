@@ -180,6 +180,12 @@ func (c *tier) onlyFinished() error {
 	return errors.Join(errs...)
 }
 
+// asked sends a request that may be sent twice, and again after an answer that may be another one soon.
+func (c *tier) asked(ctx context.Context, what string, ask func() error) {
+	c.t.Helper()
+	must(c.t, what, testbed.Again(ctx, ask))
+}
+
 // deleteTopic asks the controller to delete a topic.
 func (c *tier) deleteTopic(ctx context.Context, name string) {
 	c.t.Helper()
@@ -204,9 +210,16 @@ func (c *tier) reassign(ctx context.Context, topic string, brokers ...int32) {
 	rp.Replicas = brokers
 	rt.Partitions = append(rt.Partitions, rp)
 	req.Topics = append(req.Topics, rt)
-	resp, err := req.RequestWith(ctx, c.Client())
-	must(c.t, "reassign", err)
-	must(c.t, "reassign", errors.Join(kerr.ErrorForCode(resp.ErrorCode), kerr.ErrorForCode(resp.Topics[0].Partitions[0].ErrorCode)))
+	c.asked(ctx, "reassign", func() error {
+		resp, err := req.RequestWith(ctx, c.Client())
+		if err == nil {
+			err = kerr.ErrorForCode(resp.ErrorCode)
+		}
+		if err == nil {
+			err = kerr.ErrorForCode(resp.Topics[0].Partitions[0].ErrorCode)
+		}
+		return err
+	})
 	until(ctx, c.t, "reassignment", func() error {
 		for _, b := range c.Brokers {
 			if err := c.assigned(ctx, b, topic, brokers); err != nil {
@@ -237,19 +250,25 @@ func (c *tier) assigned(ctx context.Context, b *testbed.Broker, topic string, br
 	return nil
 }
 
-// configureTopic sets one setting of a topic.
-func (c *tier) configureTopic(ctx context.Context, name, key, value string) {
+// configureTopic sets settings of a topic at once: each a name and a value.
+func (c *tier) configureTopic(ctx context.Context, topic string, settings ...string) {
 	c.t.Helper()
-	req := kmsg.NewPtrIncrementalAlterConfigsRequest()
 	res := kmsg.NewIncrementalAlterConfigsRequestResource()
-	res.ResourceType, res.ResourceName = kmsg.ConfigResourceTypeTopic, name
-	conf := kmsg.NewIncrementalAlterConfigsRequestResourceConfig()
-	conf.Name, conf.Value = key, kmsg.StringPtr(value)
-	res.Configs = append(res.Configs, conf)
+	res.ResourceType, res.ResourceName = kmsg.ConfigResourceTypeTopic, topic
+	for i := 0; i+1 < len(settings); i += 2 {
+		conf := kmsg.NewIncrementalAlterConfigsRequestResourceConfig()
+		conf.Name, conf.Value = settings[i], kmsg.StringPtr(settings[i+1])
+		res.Configs = append(res.Configs, conf)
+	}
+	req := kmsg.NewPtrIncrementalAlterConfigsRequest()
 	req.Resources = append(req.Resources, res)
-	resp, err := req.RequestWith(ctx, c.Client())
-	must(c.t, "configure topic", err)
-	must(c.t, "configure topic", kerr.ErrorForCode(resp.Resources[0].ErrorCode))
+	c.asked(ctx, fmt.Sprintf("configure %s as %v", topic, settings), func() error {
+		resp, err := req.RequestWith(ctx, c.Client())
+		if err == nil {
+			err = kerr.ErrorForCode(resp.Resources[0].ErrorCode)
+		}
+		return err
+	})
 }
 
 // evicted waits until a partition is in the tier up to an offset, and no longer on the broker's disk.

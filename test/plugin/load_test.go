@@ -96,7 +96,8 @@ func bulkTopic(ctx context.Context, t *testing.T, c *testbed.KafkaCluster, name 
 
 // produceBulk appends records to each partition of a topic, whose next offset is from.
 func produceBulk(ctx context.Context, c *testbed.KafkaCluster, topic string, partitions int, from, to int64) error {
-	cl, err := kgo.NewClient(kgo.SeedBrokers(c.Bootstrap()...), kgo.RecordPartitioner(kgo.ManualPartitioner()), kgo.ProducerBatchCompression(kgo.NoCompression()))
+	cl, err := kgo.NewClient(kgo.SeedBrokers(c.Bootstrap()...), kgo.RecordPartitioner(kgo.ManualPartitioner()), kgo.ProducerBatchCompression(kgo.NoCompression()),
+		kgo.UnknownTopicRetries(-1)) // a busy broker hears of a new topic late; the context ends it
 	if err != nil {
 		return err
 	}

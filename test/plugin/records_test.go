@@ -78,7 +78,8 @@ func (h *history) add(records []*kgo.Record, aborted bool) {
 func (h *history) write(ctx context.Context, rounds int) error {
 	codecs := []kgo.CompressionCodec{kgo.NoCompression(), kgo.GzipCompression(), kgo.SnappyCompression(), kgo.Lz4Compression(), kgo.ZstdCompression()}
 	for i, codec := range codecs {
-		opts := []kgo.Opt{kgo.SeedBrokers(h.c.Bootstrap()...), kgo.RecordPartitioner(kgo.ManualPartitioner()), kgo.ProducerBatchCompression(codec)}
+		opts := []kgo.Opt{kgo.SeedBrokers(h.c.Bootstrap()...), kgo.RecordPartitioner(kgo.ManualPartitioner()), kgo.ProducerBatchCompression(codec),
+			kgo.UnknownTopicRetries(-1)} // a busy broker hears of a new topic late; the context ends it
 		plain, err := kgo.NewClient(opts...)
 		if err != nil {
 			return err

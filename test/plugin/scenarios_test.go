@@ -134,26 +134,13 @@ func (h *history) deleteRecords(ctx context.Context, before int64) {
 	rt.Topic, rt.Partitions = h.topic, append(rt.Partitions, p)
 	req := kmsg.NewPtrDeleteRecordsRequest()
 	req.TimeoutMillis, req.Topics = 30_000, append(req.Topics, rt)
-	resp, err := req.RequestWith(ctx, h.c.Client())
-	must(h.c.t, "delete records", err)
-	must(h.c.t, "delete records", kerr.ErrorForCode(resp.Topics[0].Partitions[0].ErrorCode))
-}
-
-// alter sets several settings of a topic at once.
-func (c *tier) alter(ctx context.Context, topic string, settings ...string) {
-	c.t.Helper()
-	res := kmsg.NewIncrementalAlterConfigsRequestResource()
-	res.ResourceType, res.ResourceName = kmsg.ConfigResourceTypeTopic, topic
-	for i := 0; i+1 < len(settings); i += 2 {
-		conf := kmsg.NewIncrementalAlterConfigsRequestResourceConfig()
-		conf.Name, conf.Value = settings[i], kmsg.StringPtr(settings[i+1])
-		res.Configs = append(res.Configs, conf)
-	}
-	req := kmsg.NewPtrIncrementalAlterConfigsRequest()
-	req.Resources = append(req.Resources, res)
-	resp, err := req.RequestWith(ctx, c.Client())
-	must(c.t, "configure "+topic, err)
-	must(c.t, fmt.Sprintf("configure %s as %v", topic, settings), kerr.ErrorForCode(resp.Resources[0].ErrorCode))
+	h.c.asked(ctx, "delete records", func() error {
+		resp, err := req.RequestWith(ctx, h.c.Client())
+		if err == nil {
+			err = kerr.ErrorForCode(resp.Topics[0].Partitions[0].ErrorCode)
+		}
+		return err
+	})
 }
 
 // scenario is one of them: before the brokers are restarted, and afterwards; either may be nil.
@@ -236,7 +223,7 @@ func enabledLater() scenario {
 		for _, h := range hs {
 			h.put(ctx, 3, alone)
 		}
-		c.alter(ctx, "s202", "remote.storage.enable", "true", "local.retention.bytes", "1")
+		c.configureTopic(ctx, "s202", "remote.storage.enable", "true", "local.retention.bytes", "1")
 		for _, h := range hs {
 			h.put(ctx, 2, alone)
 			h.stands(ctx, 4)
@@ -250,17 +237,17 @@ func disabled() scenario {
 		h := c.small(ctx, "s203", 1, nil)
 		h.put(ctx, 3, alone)
 		h.stands(ctx, 2)
-		c.alter(ctx, "s203", "remote.log.copy.disable", "true", "local.retention.bytes", "-2")
+		c.configureTopic(ctx, "s203", "remote.log.copy.disable", "true", "local.retention.bytes", "-2")
 		h.comesBack(ctx, 0)
-		c.alter(ctx, "s203", "remote.log.copy.disable", "false", "local.retention.bytes", "1")
+		c.configureTopic(ctx, "s203", "remote.log.copy.disable", "false", "local.retention.bytes", "1")
 		h.put(ctx, 1, alone)
 		h.stands(ctx, 3)
-		c.alter(ctx, "s203", "remote.log.copy.disable", "true", "local.retention.bytes", "-2")
+		c.configureTopic(ctx, "s203", "remote.log.copy.disable", "true", "local.retention.bytes", "-2")
 		h.comesBack(ctx, 0)
 		h.deleteRecords(ctx, 1)
 		c.inBucket(ctx, h.topic, 2)
 		h.comesBack(ctx, 1)
-		c.alter(ctx, "s203", "remote.storage.enable", "false", "remote.log.delete.on.disable", "true")
+		c.configureTopic(ctx, "s203", "remote.storage.enable", "false", "remote.log.delete.on.disable", "true")
 		c.inBucket(ctx, h.topic, 0)
 		h.offset(ctx, "earliest", testbed.Earliest, 3)
 		h.comesBack(ctx, 3)
@@ -273,7 +260,7 @@ func retention(by, setting string) scenario {
 		h.put(ctx, 4, alone)
 		h.stands(ctx, 3)
 		local := strings.Replace(setting, "retention", "local.retention", 1)
-		c.alter(ctx, h.topic, local, "1", setting, "1")
+		c.configureTopic(ctx, h.topic, local, "1", setting, "1")
 		c.inBucket(ctx, h.topic, 0)
 		if by == "time" { // the broker rolls and deletes what is old in its own log, too
 			h.offset(ctx, "earliest", testbed.Earliest, 4)
@@ -463,9 +450,17 @@ func (h *history) moveTo(ctx context.Context, b *testbed.Broker, dir string) {
 	to.Dir, to.Topics = dir, append(to.Topics, rt)
 	req := kmsg.NewPtrAlterReplicaLogDirsRequest()
 	req.Dirs = append(req.Dirs, to)
-	resp, err := req.RequestWith(ctx, h.c.Client().Broker(int(b.ID)))
-	must(h.c.t, "move between log directories", err)
-	must(h.c.t, "move between log directories", kerr.ErrorForCode(resp.Topics[0].Partitions[0].ErrorCode))
+	h.c.asked(ctx, "move between log directories", func() error {
+		answer, err := h.c.Client().Broker(int(b.ID)).RetriableRequest(ctx, req)
+		if err != nil {
+			return err
+		}
+		resp, ok := answer.(*kmsg.AlterReplicaLogDirsResponse)
+		if !ok {
+			return errNoAnswer
+		}
+		return kerr.ErrorForCode(resp.Topics[0].Partitions[0].ErrorCode)
+	})
 	until(ctx, h.c.t, "the move to "+dir, func() error {
 		if now := h.logDir(ctx, b); now != dir {
 			return fmt.Errorf("%s-%d is in %s", h.topic, h.partition, now)
