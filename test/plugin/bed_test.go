@@ -98,6 +98,9 @@ func start(t *testing.T, o testbed.KafkaOptions) *tier {
 		"rsm.config.storage.aws.secret.access.key": srv.SecretKey,
 		"rsm.config.compression.enabled":           "true", "rsm.config.chunk.size": "65536",
 		"rsm.config.memory.budget.bytes": "67108864",
+		// Who leads is up to the test: a busy machine that keeps a broker or controller from saying that it lives must not change it. Copies are cut off
+		// then and made twice, and the epochs are others. A broker that was killed is not taken back earlier: tests that kill leave this to the test bed.
+		"broker.session.timeout.ms": "30000", "controller.quorum.fetch.timeout.ms": "30000", "auto.leader.rebalance.enable": "false",
 	}
 	maps.Copy(all, o.Properties)
 	maps.DeleteFunc(all, func(_, value string) bool { return value == "" })

@@ -23,7 +23,8 @@ func TestKill_DuringCopiesAndFetches(t *testing.T) {
 	slow := testbed.MinIO(t).Slow(t)
 	k := &killing{slow: slow, tier: start(t, testbed.KafkaOptions{Properties: map[string]string{
 		"rsm.config.storage.s3.endpoint.url": slow.Endpoint, "rsm.config.fetch.chunk.cache.size": "0", "rsm.config.chunk.size": "262144",
-		"remote.fetch.max.wait.ms": "60000", // a broker throws away what a fetch brings that takes longer, here one that is resumed
+		"broker.session.timeout.ms": "",
+		"remote.fetch.max.wait.ms":  "60000", // a broker throws away what a fetch brings that takes longer, here one that is resumed
 	}})}
 	for _, topic := range []string{"read", "copied"} {
 		bulkTopic(ctx, t, k.KafkaCluster, topic, 1, killSegment, map[string]string{"local.retention.bytes": "1"})

@@ -16,7 +16,7 @@ import (
 func TestTiering_EverythingComesBack(t *testing.T) {
 	onVersions(t, testbed.KafkaTested(), func(t *testing.T, version string) {
 		ctx := testbed.Within(t, 15*time.Minute)
-		c := start(t, testbed.KafkaOptions{Version: version, Properties: map[string]string{}})
+		c := start(t, testbed.KafkaOptions{Version: version, Properties: map[string]string{"broker.session.timeout.ms": ""}})
 		c.tieredTopic(ctx, "orders", 2, nil)
 		parts := []*history{c.history("orders", 0), c.history("orders", 1)}
 		grow := func(what string) {
