@@ -88,6 +88,7 @@ func start(t *testing.T, o testbed.KafkaOptions) *tier {
 	program, err := build()
 	must(t, "build", err)
 	must(t, "give it a name", os.Link(program, c.program()))
+	t.Cleanup(c.ended)
 	o.RSM, o.RSMClassPath = "io.github.tierkit.kafka.RemoteStorageManager", testbed.PluginJar(t)
 	all := map[string]string{
 		"rsm.config.tierkit.serve.command": strconv.Quote(c.program()),
@@ -114,6 +115,14 @@ func start(t *testing.T, o testbed.KafkaOptions) *tier {
 	return c
 }
 
+// ended waits until no daemon is left, after the brokers were killed. One that still ends makes its directory anew when that is removed.
+func (c *tier) ended() {
+	c.t.Helper()
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(c.t.Context()), 2*time.Minute)
+	defer cancel()
+	testbed.Until(ctx, c.t, "the daemons end with their brokers", 20*time.Millisecond, c.noDaemon)
+}
+
 // explain shows what brokers and daemons said.
 func (c *tier) explain() {
 	for _, b := range c.Brokers {
@@ -131,6 +140,26 @@ func (c *tier) state() string   { return filepath.Join(c.dir, "state") }
 
 // daemons is the process ids of the daemons of these brokers.
 func (c *tier) daemons() []int { return c.pidsOf(c.program()) }
+
+func (c *tier) noDaemon() error {
+	if left := c.daemons(); len(left) > 0 {
+		return fmt.Errorf("daemons %v run", left)
+	}
+	return nil
+}
+
+// stop stops the brokers. The plug-in waits for its daemon, for 10 s (Supervisor.Timing.stopMs): only after a stop that took longer may one be left that ends
+// by itself.
+func (c *tier) stop(ctx context.Context) {
+	c.t.Helper()
+	const waits = 9 * time.Second // a signal may have come before
+	began := time.Now()
+	must(c.t, "stop", c.Stop())
+	if err := c.noDaemon(); err != nil && time.Since(began) < waits {
+		c.t.Errorf("after the broker has stopped: %v", err)
+	}
+	until(ctx, c.t, "the daemon ends with its broker", c.noDaemon)
+}
 
 func kill(pid int) error { return syscall.Kill(pid, syscall.SIGKILL) }
 

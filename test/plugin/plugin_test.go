@@ -43,19 +43,11 @@ func TestTiering_EverythingComesBack(t *testing.T) {
 		}
 		check("the daemon was killed")
 		grow("the daemon was killed")
-		must(t, "stop", c.Stop())
-		if left := c.daemons(); len(left) > 0 {
-			t.Errorf("after the broker has stopped, daemons %v run", left)
-		}
+		c.stop(ctx)
 		must(t, "start again", c.Start())
 		check("a restart")
 		c.Kill()
-		until(ctx, t, "the daemon ends with its broker", func() error {
-			if left := c.daemons(); len(left) > 0 {
-				return fmt.Errorf("daemons %v", left)
-			}
-			return nil
-		})
+		until(ctx, t, "the daemon ends with its broker", c.noDaemon)
 		must(t, "start again", c.Start())
 		grow("the broker was killed")
 		check("the broker was killed")
