@@ -61,10 +61,13 @@ func must(t *testing.T, what string, err error) {
 	}
 }
 
+// patience is how long a test waits for one thing, on a machine that does much else.
+const patience = 4 * time.Minute
+
 // until asks again until the answer is nil, and ends the test with the last one if that takes too long.
 func until(ctx context.Context, t *testing.T, what string, ask func() error) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(ctx, 4*time.Minute)
+	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	testbed.Until(ctx, t, what, 200*time.Millisecond, ask)
 }

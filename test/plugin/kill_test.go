@@ -75,7 +75,7 @@ func (k *killing) middle(ctx context.Context) (c *consumer, release func()) {
 	must(k.t, "produce", produceBulk(ctx, k.KafkaCluster, "copied", 1, k.copied, k.copied+8*killPerSegment))
 	k.copied += 8 * killPerSegment
 	c = k.consume(ctx)
-	within, cancel := context.WithTimeout(ctx, time.Minute)
+	within, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	testbed.Until(within, k.t, "a copy and a fetch in the middle", 10*time.Millisecond, func() error {
 		puts, gets := k.slow.Holds()

@@ -245,25 +245,22 @@ func evictedAll(ctx context.Context, t *testing.T, c *testbed.KafkaCluster, topi
 	})
 }
 
-var metricsAddress = regexp.MustCompile(`metrics are ready.*?(127\.0\.0\.1:\d+)`)
+var metricsAddress = regexp.MustCompile(`metrics are ready.*?(127\.0\.0\.1:\d+)\D`)
 
 // metric is the sum of the series of the daemon's that have a name and some labels, written as Prometheus does.
 func (c *tier) metric(ctx context.Context, name string, labels ...string) float64 {
 	c.t.Helper()
-	log, err := os.ReadFile(filepath.Join(c.state(), "broker-1.log"))
-	must(c.t, "the daemon's log", err)
-	all := metricsAddress.FindAllSubmatch(log, -1)
-	if all == nil {
-		c.t.Fatal("the daemon does not say where its metrics are; see defaults")
+	sum, err := c.readMetric(ctx, name, labels...)
+	must(c.t, "metric", err)
+	return sum
+}
+
+// readMetric is metric, and an error while there is no daemon.
+func (c *tier) readMetric(ctx context.Context, name string, labels ...string) (float64, error) {
+	text, err := c.metrics(ctx)
+	if err != nil {
+		return 0, err
 	}
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+string(all[len(all)-1][1])+"/metrics", nil)
-	must(c.t, "metrics", err)
-	req.Close = true
-	resp, err := http.DefaultClient.Do(req)
-	must(c.t, "metrics", err)
-	defer resp.Body.Close()
-	text, err := io.ReadAll(resp.Body)
-	must(c.t, "metrics", err)
 	sum, found := 0.0, false
 lines:
 	for line := range strings.Lines(string(text)) {
@@ -278,13 +275,38 @@ lines:
 			}
 		}
 		v, err := strconv.ParseFloat(value, 64)
-		must(c.t, line, err)
+		if err != nil {
+			return 0, fmt.Errorf("%s: %w", line, err)
+		}
 		sum, found = sum+v, true
 	}
 	if !found {
-		c.t.Fatalf("the daemon has no series %s %v", name, labels)
+		return 0, fmt.Errorf("the daemon has no series %s %v", name, labels)
 	}
-	return sum
+	return sum, nil
+}
+
+// metrics is what the daemon tells Prometheus.
+func (c *tier) metrics(ctx context.Context) ([]byte, error) {
+	log, err := os.ReadFile(filepath.Join(c.state(), "broker-1.log"))
+	if err != nil {
+		return nil, err
+	}
+	all := metricsAddress.FindAllSubmatch(log, -1)
+	if all == nil {
+		return nil, errors.New("the daemon does not say where its metrics are; see defaults")
+	}
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+string(all[len(all)-1][1])+"/metrics", nil)
+	if err != nil {
+		return nil, err
+	}
+	req.Close = true
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		return nil, err
+	}
+	defer resp.Body.Close()
+	return io.ReadAll(resp.Body)
 }
 
 // fetchRaw asks a broker for a partition once, as a consumer does that never waits after an error, and returns the error it got.

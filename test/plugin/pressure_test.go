@@ -77,7 +77,7 @@ func tenPartitions(t *testing.T, segment, rounds int, every time.Duration) {
 // TestPressure_ASlowStoreDoesNotStopTheConsumer: with 300 to 600 ms for each request a broker asks again before the first answer has come. The consumer
 // reads everything all the same.
 func TestPressure_ASlowStoreDoesNotStopTheConsumer(t *testing.T) {
-	ctx := testbed.Within(t, 6*time.Minute)
+	ctx := testbed.Within(t, 15*time.Minute)
 	slow := testbed.MinIO(t).Slow(t)
 	settings := defaults(encrypted(t))
 	settings["rsm.config.storage.s3.endpoint.url"] = slow.Endpoint
@@ -89,7 +89,7 @@ func TestPressure_ASlowStoreDoesNotStopTheConsumer(t *testing.T) {
 		evictedAll(ctx, t, c.KafkaCluster, "orders", int32(p), active)
 		slow.Hold(delays[p])
 		held := slow.Held()
-		reads, cancel := context.WithTimeout(ctx, 90*time.Second)
+		reads, cancel := context.WithTimeout(ctx, patience)
 		got, err := consumeBulk(reads, c.KafkaCluster, "orders", int32(p), active)
 		cancel()
 		slow.Hold(0)

@@ -174,7 +174,7 @@ const (
 )
 
 func (h *history) compare(ctx context.Context, from int64, level kgo.IsolationLevel, want []*kgo.Record, end ending) error {
-	ctx, cancel := context.WithTimeout(ctx, 4*time.Minute)
+	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	cl, err := kgo.NewClient(kgo.SeedBrokers(h.c.Bootstrap()...), kgo.FetchIsolationLevel(level), kgo.FetchMaxWait(200*time.Millisecond),
 		kgo.ConsumePartitions(map[string]map[int32]kgo.Offset{h.topic: {h.partition: kgo.NewOffset().At(from)}}), kgo.ConsumeResetOffset(kgo.NoResetOffset()))
@@ -221,7 +221,7 @@ func same(got, want *kgo.Record) error {
 // tieredUp waits until more than half of the records is in the tier and not on the brokers' disks any more.
 func (h *history) tieredUp(ctx context.Context) {
 	h.c.t.Helper()
-	within, cancel := context.WithTimeout(ctx, 4*time.Minute)
+	within, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	tiered, err := h.c.WaitTiered(within, h.topic, h.partition, h.last()/2)
 	must(h.c.t, "tier", err)
