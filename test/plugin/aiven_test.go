@@ -34,7 +34,7 @@ func TestAiven_SegmentsAreServed(t *testing.T) {
 		}
 	}
 	o := testbed.KafkaOptions{Properties: map[string]string{
-		// At first the broker itself copies and deletes nothing.
+		// At first the broker itself copies and deletes nothing; its first look at a topic may come late, so that the topic says so, too.
 		"remote.log.manager.task.interval.ms": "3600000", "log.retention.check.interval.ms": "3600000",
 	}}
 	for k, v := range golden.ReadConfig {
@@ -46,7 +46,7 @@ func TestAiven_SegmentsAreServed(t *testing.T) {
 		t.Errorf("the broker's log does not say that long topic names need more custom metadata than it takes, %v", err)
 	}
 	first := &golden.Segments[0]
-	id, err := c.TieredTopic(ctx, first.Topic, int(first.Partition)+1, map[string]string{"local.retention.ms": "1"})
+	id, err := c.TieredTopic(ctx, first.Topic, int(first.Partition)+1, map[string]string{"remote.log.copy.disable": "true"})
 	must(t, "make a topic", err)
 	tp := remotelog.TopicIDPartition{TopicID: id, Topic: first.Topic, Partition: first.Partition}
 	last := golden.Segments[len(golden.Segments)-1].EndOffset
@@ -60,6 +60,7 @@ func TestAiven_SegmentsAreServed(t *testing.T) {
 	must(t, "stop", c.Stop())
 	must(t, "settings", c.Configure(map[string]string{"remote.log.manager.task.interval.ms": "500", "log.retention.check.interval.ms": "1000"}))
 	must(t, "start again", c.Start())
+	c.configureTopic(ctx, tp.Topic, "remote.log.copy.disable", "false", "local.retention.ms", "1")
 	c.evicted(ctx, tp.Topic, tp.Partition, last)
 	var want []*kgo.Record
 	for i := range golden.Segments {
