@@ -39,12 +39,12 @@ func must(t *testing.T, what string, err error) {
 	}
 }
 
-// until asks again until the answer is nil, and ends the test with the last one if that takes too long.
-func until(ctx context.Context, t *testing.T, what string, ask func() error) {
+// until asks again until the answer is nil, and ends the test with the last one if that takes too long: a question ends then, too.
+func until(ctx context.Context, t *testing.T, what string, ask func(context.Context) error) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Minute)
 	defer cancel()
-	testbed.Until(ctx, t, what, 100*time.Millisecond, ask)
+	testbed.Until(ctx, t, what, 100*time.Millisecond, func() error { return ask(ctx) })
 }
 
 // cluster is brokers with what the tests ask of them.

@@ -247,7 +247,7 @@ func (f *faults) run(ctx context.Context, t *testing.T) {
 			break
 		}
 		f.due.Store(due)
-		until(ctx, t, "the topic is healthy after: "+fault.name, func() error { return healthy(ctx, f.c) })
+		until(ctx, t, "the topic is healthy after: "+fault.name, func(ctx context.Context) error { return healthy(ctx, f.c) })
 		f.done = append(f.done, fmt.Sprintf("%s, %.0f s", fault.name, time.Since(began).Seconds()))
 	}
 }

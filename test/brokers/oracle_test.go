@@ -173,7 +173,7 @@ func (o *oracle) brokersAgree(ctx context.Context, t *testing.T, c *cluster, m *
 	must(t, "settings", c.Configure(map[string]string{"remote.log.manager.task.interval.ms": "500"}))
 	must(t, "restart", errors.Join(c.Stop(), c.Start()))
 	for _, tp := range tps {
-		until(ctx, t, "the brokers know how far it is tiered", func() error {
+		until(ctx, t, "the brokers know how far it is tiered", func(ctx context.Context) error {
 			got, err := c.ListOffset(ctx, tp.Topic, tp.Partition, testbed.LatestTiered)
 			if want := o.tiered(tp); err != nil || got != want {
 				return fmt.Errorf("%v is tiered up to %d (%w), the topic says %d", tp, got, err, want)
@@ -183,7 +183,7 @@ func (o *oracle) brokersAgree(ctx context.Context, t *testing.T, c *cluster, m *
 		must(t, "delete records", deleteRecords(ctx, c, tp, -1))
 	}
 	for _, tp := range tps {
-		until(ctx, t, "the brokers delete every segment", func() error {
+		until(ctx, t, "the brokers delete every segment", func(ctx context.Context) error {
 			n := 0
 			for md, err := range m.Segments(ctx, tp) {
 				if err != nil {

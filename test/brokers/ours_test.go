@@ -53,7 +53,7 @@ func TestBroker_ServesOurSegments(t *testing.T) {
 		must(t, "start again", c.Start())
 		must(t, "let it copy", configureTopic(ctx, c, tp.Topic, map[string]string{"remote.log.copy.disable": "false", "local.retention.ms": "1"}))
 		last := mine[len(mine)-1].EndOffset
-		until(ctx, t, "the broker takes our segments for tiered", func() error {
+		until(ctx, t, "the broker takes our segments for tiered", func(ctx context.Context) error {
 			tiered, err1 := c.ListOffset(ctx, tp.Topic, 0, testbed.LatestTiered)
 			local, err2 := c.ListOffset(ctx, tp.Topic, 0, testbed.EarliestLocal)
 			if err := errors.Join(err1, err2); err != nil {
@@ -79,7 +79,7 @@ func TestBroker_ServesOurSegments(t *testing.T) {
 				t.Errorf("record %d: offset %d, time %v, value %.10q", i, r.Offset, r.Timestamp, r.Value)
 			}
 		}
-		until(ctx, t, "the broker copied nothing again", func() error { return onlyOurs(ctx, c, m, tp, mine) })
+		until(ctx, t, "the broker copied nothing again", func(ctx context.Context) error { return onlyOurs(ctx, c, m, tp, mine) })
 	})
 }
 

@@ -77,7 +77,7 @@ func TestBroker_OneTopic(t *testing.T) {
 func agreeAll(ctx context.Context, t *testing.T, c *cluster, m *rlmm.Manager, tps []remotelog.TopicIDPartition) {
 	t.Helper()
 	for _, tp := range tps {
-		until(ctx, t, "agree with the broker about "+tp.String(), func() error { return agree(ctx, c, m, tp) })
+		until(ctx, t, "agree with the broker about "+tp.String(), func(ctx context.Context) error { return agree(ctx, c, m, tp) })
 	}
 }
 
@@ -297,7 +297,7 @@ func topicOfOurs(ctx context.Context, t *testing.T, c *cluster) {
 		}
 		return err
 	}))
-	until(ctx, t, "the topic is gone", func() error {
+	until(ctx, t, "the topic is gone", func(ctx context.Context) error {
 		if _, err := describeTopic(ctx, c); !errors.Is(err, kerr.UnknownTopicOrPartition) {
 			return fmt.Errorf("describe: %w", errors.Join(err, errors.New("it is there")))
 		}
