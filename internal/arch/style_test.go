@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 )
 
@@ -15,8 +16,34 @@ import (
 // does not count range loops.
 const maxNesting = 3
 
-// forEachGoFile parses every tracked Go file outside testdata and the nested modules.
+// source is a Go file as the parser sees it.
+type source struct {
+	name string
+	fset *token.FileSet
+	file *ast.File
+}
+
+// sources are what forEachGoFile has parsed: once for all tests, under the race detector it takes a while.
+var sources struct {
+	mu  sync.Mutex
+	all []source
+}
+
+// forEachGoFile calls do with every tracked Go file outside testdata, which it must not change.
 func forEachGoFile(t *testing.T, do func(name string, fset *token.FileSet, f *ast.File)) {
+	t.Helper()
+	sources.mu.Lock()
+	defer sources.mu.Unlock()
+	if sources.all == nil {
+		sources.all = parsed(t)
+	}
+	for _, s := range sources.all {
+		do(s.name, s.fset, s.file)
+	}
+}
+
+// parsed parses every tracked Go file outside testdata.
+func parsed(t *testing.T) (all []source) {
 	t.Helper()
 	root, names := trackedFiles(t)
 	for _, name := range names {
@@ -32,8 +59,9 @@ func forEachGoFile(t *testing.T, do func(name string, fset *token.FileSet, f *as
 		if err != nil {
 			t.Fatal(err)
 		}
-		do(name, fset, f)
+		all = append(all, source{name, fset, f})
 	}
+	return all
 }
 
 // deepest returns the deepest nesting of if, for, switch and select below n, and where it is. An else-if is as deep as its if; a
