@@ -10,6 +10,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"sync"
 	"testing"
 
 	"github.com/klauspost/compress/zstd"
@@ -21,14 +22,17 @@ import (
 // frameSizes are those at which the form of a frame header changes, and a chunk of the default size.
 var frameSizes = []int{0, 1, 255, 256, 1023, 1024, 4 << 20}
 
-// frameContent is what the frames in testdata hold: text lines that compress well.
-func frameContent(n int) []byte {
+// text is the longest of them, written once.
+var text = sync.OnceValue(func() []byte {
 	var b []byte
-	for i := 0; len(b) < n; i++ {
+	for i := 0; len(b) < 4<<20; i++ {
 		b = fmt.Appendf(b, "order %d of customer %d\n", i, i%97)
 	}
-	return b[:n]
-}
+	return b
+})
+
+// frameContent is what the frames in testdata hold: text lines that compress well. It is to be read only.
+func frameContent(n int) []byte { return text()[:n:n] }
 
 func codecOf(t testing.TB, o CodecOptions) *Codec {
 	t.Helper()
