@@ -3,6 +3,7 @@
 package cli_test
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"io/fs"
@@ -12,6 +13,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -33,10 +35,7 @@ const (
 
 var crashPhases = []phase{inLog, inIndexes, inManifest, beforeFinished, inDelete}
 
-const (
-	killsPerPhase = 12
-	crashSeed     = 20261130
-)
+const crashSeed = 20261130
 
 // TestCrash_KilledAtAnyPointTheNextRunRepairs kills `tierkit copy` and `tierkit delete` with SIGKILL and looks what the next run makes
 // of it. The command runs in small steps: it is continued for some microseconds and stopped again, and whenever what is seen in its
@@ -45,6 +44,7 @@ func TestCrash_KilledAtAnyPointTheNextRunRepairs(t *testing.T) {
 	need.Long(t)
 	t.Parallel()
 	program := builtCommand(t)
+	killsPerPhase := need.Times(6, 12)
 	hits, kills := map[phase]int{}, 0
 	deadline := time.Now().Add(8 * time.Minute) // a machine so slow that this does not suffice has hung
 	for run := uint64(0); slices.ContainsFunc(crashPhases, func(p phase) bool { return hits[p] < killsPerPhase }); run++ {
@@ -76,16 +76,26 @@ func TestCrash_KilledAtAnyPointTheNextRunRepairs(t *testing.T) {
 	}
 }
 
-// builtCommand builds the command without the race detector: it is stepped through from its start on, and that is quick then.
+// builtCommand returns the command, without the race detector: it is stepped through from its start on, and that is quick then.
 func builtCommand(t *testing.T) (program string) {
 	t.Helper()
-	program = filepath.Join(t.TempDir(), "tierkit")
-	build := exec.CommandContext(t.Context(), need.Command(t, "go", "it comes with Go"), "build", "-o", program, "../cmd/tierkit")
-	if out, err := build.CombinedOutput(); err != nil {
-		t.Fatalf("go build: %v\n%s", err, out)
+	need.Command(t, "go", "it comes with Go")
+	program, err := buildCommand()
+	if err != nil {
+		t.Fatal(err)
 	}
 	return program
 }
+
+// buildCommand builds it, once for all tests. TestMain removes it.
+var buildCommand = sync.OnceValues(func() (string, error) {
+	program := filepath.Join(built, "tierkit")
+	out, err := exec.CommandContext(context.Background(), "go", "build", "-o", program, "../cmd/tierkit").CombinedOutput()
+	if err != nil {
+		return "", fmt.Errorf("go build: %w\n%s", err, out)
+	}
+	return program, nil
+})
 
 // seeded returns the choices of one run.
 func seeded(run uint64) *rand.Rand { return rand.New(rand.NewPCG(crashSeed, run)) }

@@ -32,7 +32,10 @@ func TestMain(m *testing.M) {
 		return
 	}
 	if os.Getenv(childEnv) == "" {
-		goleak.VerifyTestMain(m)
+		goleak.VerifyTestMain(m, goleak.Cleanup(func(code int) {
+			_ = os.RemoveAll(built)
+			os.Exit(code)
+		}))
 		return
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
@@ -40,6 +43,9 @@ func TestMain(m *testing.M) {
 	stop()
 	os.Exit(code)
 }
+
+// built is the directory of the command as a program, for the tests that want one.
+var built = filepath.Join(os.TempDir(), fmt.Sprintf("tierkit-cli-%d", os.Getpid()))
 
 func registry() *backends.Registry {
 	reg := new(backends.Registry)
