@@ -22,8 +22,8 @@ import (
 	"github.com/tierkit/tierkit/remotelog"
 )
 
-// distant is a rig whose store takes 60 ms to the first byte and has a rate for each connection. Sizes are a sixteenth of what they are in
-// production, and so is the rate: chunks of 256 KiB, requests of 2 MiB, fetches of 64 KiB, a cache of 8 MiB.
+// distant is a rig whose store takes 60 ms to the first byte and has a rate for each connection. Sizes are a sixty-fourth of what they are in
+// production, and so is the rate: chunks of 64 KiB, requests of 512 KiB, fetches of 16 KiB, a cache of 2 MiB.
 type distant struct {
 	*rig
 	slow *slowstore.Driver
@@ -31,14 +31,14 @@ type distant struct {
 }
 
 const (
-	sixteenth    = 1 << 20 / 16
+	sixtyFourth  = 1 << 20 / 64
 	distantFirst = 60 * time.Millisecond
-	distantRate  = 50_000_000 / 16
+	distantRate  = 50_000_000 / 64
 )
 
 func distantConfig() Config {
-	c := Config{ChunkBytes: 4 * sixteenth, Compression: true, Encryption: true, RequestBytes: 32 * sixteenth, MemoryBudgetBytes: 64 << 20}
-	c.Chunks.Max = AtMost(128 * sixteenth)
+	c := Config{ChunkBytes: 4 * sixtyFourth, Compression: true, Encryption: true, RequestBytes: 32 * sixtyFourth, MemoryBudgetBytes: 64 << 20}
+	c.Chunks.Max = AtMost(128 * sixtyFourth)
 	return c
 }
 
@@ -57,8 +57,8 @@ func kafkaStart(n int) []byte { return kafkaSample()[:n:n] }
 
 // It repeats, but never at the border of a chunk.
 var kafkaSample = sync.OnceValue(func() []byte {
-	unit := kafkaData(1, 4<<20+12_345)
-	return bytes.Repeat(unit, 1+1024*sixteenth/len(unit))
+	unit := kafkaData(1, 1<<20+12_345)
+	return bytes.Repeat(unit, 1+1024*sixtyFourth/len(unit))
 })
 
 // kafkaSegment copies a segment of n bytes of Kafka data, which compress to a fifth.
@@ -143,14 +143,14 @@ func TestReadAhead_ASegmentOfABrokersReads(t *testing.T) {
 		t.Run(fmt.Sprint("exact=", exact), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				d := newDistant(t, distantConfig())
-				md, log := d.kafkaSegment(t, 1, 1024*sixteenth)
+				md, log := d.kafkaSegment(t, 1, 1024*sixtyFourth)
 				d.slow.Reset()
-				overlap := int64(20 << 10 / 16)
+				overlap := int64(20 << 10 / 64)
 				if exact {
 					overlap = 0
 				}
 				began := time.Now()
-				brokerReads(t, d.Manager, md, log, md.SizeBytes, sixteenth, overlap, func(time.Duration) {})
+				brokerReads(t, d.Manager, md, log, md.SizeBytes, sixtyFourth, overlap, func(time.Duration) {})
 				took := time.Since(began)
 				peak := int(d.slow.Stats().Peak)
 				n, read := len(d.g.ranges), d.g.bytes
@@ -246,9 +246,9 @@ func TestReadAhead_GoesOnInTheNextSegment(t *testing.T) {
 			d.driver.list = func(context.Context, backends.ListOptions) (backends.Page, error) {
 				return backends.Page{}, backends.Errorf(backends.Denied, "no")
 			}
-			md, log := d.kafkaSegment(t, 1, 128*sixteenth)
-			after, afterLog := d.next(t, md, 2, 256*sixteenth)
-			brokerReads(t, d.Manager, md, log, md.SizeBytes, sixteenth, 1000, func(time.Duration) {})
+			md, log := d.kafkaSegment(t, 1, 128*sixtyFourth)
+			after, afterLog := d.next(t, md, 2, 256*sixtyFourth)
+			brokerReads(t, d.Manager, md, log, md.SizeBytes, sixtyFourth, 250, func(time.Duration) {})
 			d.g.take()
 			if withIndex {
 				if _, err := readIndex(t.Context(), d.Manager, after, remotelog.OffsetIndex); err != nil {
@@ -260,7 +260,7 @@ func TestReadAhead_GoesOnInTheNextSegment(t *testing.T) {
 				time.Sleep(120 * time.Millisecond) // the other two indexes
 			}
 			fetches, first := 0, time.Duration(0)
-			brokerReads(t, d.Manager, after, afterLog, 4*sixteenth, sixteenth, 1000, func(took time.Duration) {
+			brokerReads(t, d.Manager, after, afterLog, 4*sixtyFourth, sixtyFourth, 250, func(took time.Duration) {
 				if fetches++; fetches == 1 {
 					first = took
 				}
@@ -278,9 +278,9 @@ func TestReadAhead_GoesOnInTheNextSegment(t *testing.T) {
 func TestReadAhead_ANewReaderInTheMiddleStartsSmall(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := newDistant(t, distantConfig())
-		md, _ := d.kafkaSegment(t, 1, 256*sixteenth)
+		md, _ := d.kafkaSegment(t, 1, 256*sixtyFourth)
 		for _, at := range []int64{100, 40, 200, 9, 150, 60} {
-			if _, err := read(t.Context(), d.Manager, md, at*sixteenth, at*sixteenth+sixteenth-1); err != nil {
+			if _, err := read(t.Context(), d.Manager, md, at*sixtyFourth, at*sixtyFourth+sixtyFourth-1); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -295,12 +295,12 @@ func TestReadAhead_ANewReaderInTheMiddleStartsSmall(t *testing.T) {
 
 // TestReadAhead_DepthFollowsTheReader: one that is slower than the store gets one request ahead, and each chunk is there when it comes to it.
 func TestReadAhead_DepthFollowsTheReader(t *testing.T) {
-	for _, pause := range []time.Duration{0, 100 * time.Millisecond} { // between two pieces of 64 KiB
+	for _, pause := range []time.Duration{0, 100 * time.Millisecond} { // between two pieces of 16 KiB
 		synctest.Test(t, func(t *testing.T) {
 			d := newDistant(t, distantConfig())
-			md, log := d.kafkaSegment(t, 1, 288*sixteenth)
+			md, log := d.kafkaSegment(t, 1, 288*sixtyFourth)
 			depth, waits, fetches := int64(0), 0, 0
-			brokerReads(t, d.Manager, md, log, 240*sixteenth, sixteenth, 1000, func(took time.Duration) {
+			brokerReads(t, d.Manager, md, log, 240*sixtyFourth, sixtyFourth, 250, func(took time.Duration) {
 				if fetches++; fetches > 40 {
 					depth = max(depth, d.ReadAhead().DepthBytes/d.Config().RequestBytes)
 					if took > 0 {
@@ -329,7 +329,7 @@ func TestReadAhead_DepthFollowsTheReader(t *testing.T) {
 func TestReadAhead_StopsWhenNobodyReads(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := newDistant(t, distantConfig())
-		md, log := d.kafkaSegment(t, 1, 128*sixteenth)
+		md, log := d.kafkaSegment(t, 1, 128*sixtyFourth)
 		inner := d.driver.get
 		var stall atomic.Bool
 		var stalled, ended atomic.Int64
@@ -343,7 +343,7 @@ func TestReadAhead_StopsWhenNobodyReads(t *testing.T) {
 			return nil, ctx.Err()
 		}
 		fetches := 0
-		brokerReads(t, d.Manager, md, log, 50*sixteenth, sixteenth, 1000, func(time.Duration) {
+		brokerReads(t, d.Manager, md, log, 50*sixtyFourth, sixtyFourth, 250, func(time.Duration) {
 			if fetches++; fetches == 30 {
 				stall.Store(true) // some of what is needed further on is on its way already
 			}
@@ -369,7 +369,7 @@ func TestReadAhead_StopsWhenNobodyReads(t *testing.T) {
 			t.Errorf("an hour later: %+v", s)
 		}
 		// Whoever comes back is known, and gets what was given up.
-		brokerReads(t, d.Manager, md, log, 60*sixteenth, sixteenth, 1000, func(time.Duration) {})
+		brokerReads(t, d.Manager, md, log, 60*sixtyFourth, sixtyFourth, 250, func(time.Duration) {})
 	})
 }
 
@@ -377,12 +377,12 @@ func TestReadAhead_StopsWhenNobodyReads(t *testing.T) {
 func TestReadAhead_EndsWithAStreamThatNobodyWentOnFrom(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := newDistant(t, distantConfig())
-		md, log := d.kafkaSegment(t, 1, 128*sixteenth)
+		md, log := d.kafkaSegment(t, 1, 128*sixtyFourth)
 		rc, err := d.Fetch(t.Context(), md, 0, remotelog.ToEnd)
 		if err != nil {
 			t.Fatal(err)
 		}
-		got := make([]byte, 30*sixteenth)
+		got := make([]byte, 30*sixtyFourth)
 		if _, err := io.ReadFull(rc, got); err != nil || !bytes.Equal(got, log[:len(got)]) {
 			t.Fatal(err)
 		}
@@ -405,9 +405,9 @@ func TestReadAhead_EndsWithAStreamThatNobodyWentOnFrom(t *testing.T) {
 func TestReadAhead_TakesOnlyWhatNobodyWants(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := newDistant(t, distantConfig())
-		md, log := d.kafkaSegment(t, 1, 128*sixteenth)
-		other, otherLog := d.kafkaSegment(t, 2, 8*sixteenth)
-		brokerReads(t, d.Manager, md, log, 20*sixteenth, sixteenth, 1000, func(time.Duration) {})
+		md, log := d.kafkaSegment(t, 1, 128*sixtyFourth)
+		other, otherLog := d.kafkaSegment(t, 2, 8*sixtyFourth)
+		brokerReads(t, d.Manager, md, log, 20*sixtyFourth, sixtyFourth, 250, func(time.Duration) {})
 		if d.running() == 0 {
 			t.Fatal("nothing is on its way")
 		}
@@ -449,7 +449,7 @@ func TestReadAhead_ManyReadersHaveNothingAhead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const readers = 64
 		d := newDistant(t, distantConfig())
-		mds, log := make([]remotelog.SegmentMetadata, readers), kafkaStart(12*sixteenth)
+		mds, log := make([]remotelog.SegmentMetadata, readers), kafkaStart(12*sixtyFourth)
 		for i := range mds {
 			md, data, _ := segmentOf(uint64(100+i), 0)
 			md.SizeBytes, data.Log = int64(len(log)), remotelog.Bytes(log)
@@ -459,7 +459,7 @@ func TestReadAhead_ManyReadersHaveNothingAhead(t *testing.T) {
 		var fetches atomic.Int64
 		for _, md := range mds {
 			all.Go(func() {
-				brokerReads(t, d.Manager, md, log, md.SizeBytes, sixteenth, 1000, func(time.Duration) { fetches.Add(1) })
+				brokerReads(t, d.Manager, md, log, md.SizeBytes, sixtyFourth, 250, func(time.Duration) { fetches.Add(1) })
 			})
 		}
 		all.Wait()

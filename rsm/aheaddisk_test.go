@@ -11,11 +11,11 @@ func TestReadAhead_WithTheDiskTier(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		conf := withDisk(distantConfig(), t.TempDir())
 		d := newDistant(t, conf)
-		md, log := d.kafkaSegment(t, 1, 1024*sixteenth)
+		md, log := d.kafkaSegment(t, 1, 1024*sixtyFourth)
 		d.slow.Reset()
-		const overlap = 20 << 10 / 16
+		const overlap = 20 << 10 / 64
 		began := time.Now()
-		brokerReads(t, d.Manager, md, log, md.SizeBytes, sixteenth, overlap, func(time.Duration) {})
+		brokerReads(t, d.Manager, md, log, md.SizeBytes, sixtyFourth, overlap, func(time.Duration) {})
 		took := time.Since(began)
 		n, read := len(d.g.ranges), d.g.bytes
 		plan := ideal(t, d.slow, d.logKey(t), d.g.ranges, int(d.slow.Stats().Peak))
@@ -31,7 +31,7 @@ func TestReadAhead_WithTheDiskTier(t *testing.T) {
 		r := d.again(t, conf)
 		var g gets
 		g.watch(r)
-		brokerReads(t, r.Manager, md, log, md.SizeBytes, sixteenth, overlap, func(time.Duration) {})
+		brokerReads(t, r.Manager, md, log, md.SizeBytes, sixtyFourth, overlap, func(time.Duration) {})
 		if n, _ := g.take(); n != 0 {
 			t.Errorf("%d requests after the restart, want none", n)
 		}

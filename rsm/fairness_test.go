@@ -141,10 +141,10 @@ func TestFetch_WithoutACacheNoMoreThanAskedAndAChunk(t *testing.T) {
 		c := distantConfig()
 		c.Compression, c.Encryption, c.Chunks.Max = false, false, AtMost(0)
 		d := newDistant(t, c)
-		md, log := d.kafkaSegment(t, 1, 64*sixteenth)
+		md, log := d.kafkaSegment(t, 1, 64*sixtyFourth)
 		fetches := int64(0)
 		const overlap = 20 << 10 / 16
-		brokerReads(t, d.Manager, md, log, md.SizeBytes, sixteenth, overlap, func(time.Duration) {
+		brokerReads(t, d.Manager, md, log, md.SizeBytes, sixtyFourth, overlap, func(time.Duration) {
 			fetches++
 			time.Sleep(time.Second)
 		})
@@ -153,7 +153,7 @@ func TestFetch_WithoutACacheNoMoreThanAskedAndAChunk(t *testing.T) {
 			t.Errorf("%d bytes were moved for %d that were asked for in %d fetches, want at most a chunk more", moved, asked, fetches)
 		}
 		// And a reader that leaves in the middle of a chunk has moved that chunk.
-		if _, err := read(t.Context(), d.Manager, md, 10*sixteenth+5, 10*sixteenth+100); err != nil {
+		if _, err := read(t.Context(), d.Manager, md, 10*sixtyFourth+5, 10*sixtyFourth+100); err != nil {
 			t.Fatal(err)
 		}
 		if n, moved := d.g.take(); n != 1 || moved > 96+int64(c.ChunkBytes) {

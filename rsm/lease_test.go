@@ -14,8 +14,8 @@ import (
 // Streams that take turns in memory for one chunk loaded it anew for each Read: each had dropped what the one before was about to read.
 func TestFetch_ManyStreamsInLittleMemoryLoadEachChunkOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := smallest(t, Config{ChunkBytes: 4 << 20, Compression: true, Encryption: true})
-		const streams, size = 8, 9 << 20
+		r := smallest(t, Config{ChunkBytes: 1 << 20, Compression: true, Encryption: true})
+		const streams, size = 8, 9 << 18
 		mds, logs := segments(t, r, streams, size)
 		var g gets
 		g.watch(r)

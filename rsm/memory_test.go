@@ -25,7 +25,7 @@ func probe(t *testing.T, size, budget int64) {
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
-	log := kafkaFile(t, kafkaData(7, 16<<20), size)
+	log := kafkaFile(t, kafkaData(7, 4<<20), size)
 	out, err := exec.CommandContext(t.Context(), bin, "-log", log, "-root", t.TempDir(), "-budget", fmt.Sprint(budget)).CombinedOutput()
 	if err != nil {
 		t.Fatalf("%v\n%s", err, out)

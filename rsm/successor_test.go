@@ -40,7 +40,7 @@ func brokerWalk(t testing.TB, m *Manager, mds []remotelog.SegmentMetadata, log [
 			}
 		}
 		each(i, time.Since(began))
-		brokerReads(t, m, md, log, md.SizeBytes, sixteenth, 1000, func(took time.Duration) {
+		brokerReads(t, m, md, log, md.SizeBytes, sixtyFourth, 250, func(took time.Duration) {
 			each(i, took)
 			time.Sleep(8 * time.Millisecond) // 128 MB/s
 		})
@@ -48,7 +48,7 @@ func brokerWalk(t testing.TB, m *Manager, mds []remotelog.SegmentMetadata, log [
 }
 
 func TestReadAhead_BordersOfSegmentsCostNothing(t *testing.T) {
-	for name, size := range map[string]int{"half a request": 16 * sixteenth, "one request": 32 * sixteenth, "two requests": 64 * sixteenth, "many requests": 300 * sixteenth} {
+	for name, size := range map[string]int{"half a request": 16 * sixtyFourth, "one request": 32 * sixtyFourth, "two requests": 64 * sixtyFourth, "many requests": 300 * sixtyFourth} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				const segments = 6
@@ -68,8 +68,8 @@ func TestReadAhead_BordersOfSegmentsCostNothing(t *testing.T) {
 						later += took
 					}
 				})
-				// manifest, indexes, and the data in requests of 2 MiB; the first ones are smaller
-				least := int64(segments * (2 + (size+32*sixteenth-1)/(32*sixteenth)))
+				// manifest, indexes, and the data in requests of 512 KiB; the first ones are smaller
+				least := int64(segments * (2 + (size+32*sixtyFourth-1)/(32*sixtyFourth)))
 				if gets := d.slow.Stats().Gets; gets > least+5 {
 					t.Errorf("%d requests, want at most %d", gets, least+5)
 				}
@@ -89,11 +89,11 @@ func TestReadAhead_BordersOfSegmentsCostNothing(t *testing.T) {
 func TestReadAhead_AFetchOfTwoRequests(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := newDistant(t, distantConfig())
-		md, _ := d.kafkaSegment(t, 1, 256*sixteenth)
+		md, _ := d.kafkaSegment(t, 1, 256*sixtyFourth)
 		d.slow.Reset()
-		const window, batch = sixteenth * 17 / 16, sixteenth * 15 / 16
+		const window, batch = sixtyFourth * 17 / 16, sixtyFourth * 15 / 16
 		for at := int64(0); at+2*batch < md.SizeBytes; at += batch {
-			for _, r := range [][2]int64{{at, at + window}, {at + window, at + 2*batch + window - sixteenth}} {
+			for _, r := range [][2]int64{{at, at + window}, {at + window, at + 2*batch + window - sixtyFourth}} {
 				if _, err := read(t.Context(), d.Manager, md, r[0], r[1]-1); err != nil {
 					t.Fatal(err)
 				}
@@ -110,11 +110,11 @@ func TestReadAhead_AFetchOfTwoRequests(t *testing.T) {
 }
 
 // TestReadAhead_MoreWasSentThanRead: the first fetches of a broker whose batches have 1 MB, as they were seen. The plug-in does not know yet how much is read and
-// asks for a window that is left unread, so that the next fetches begin long before what was sent, and before the last request too.
+// asks for a window that is left unread, so that the next fetches begin long before what was sent, and before the last request too. All of it is a quarter here.
 func TestReadAhead_MoreWasSentThanRead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := newDistant(t, distantConfig())
-		md, _ := d.kafkaSegment(t, 1, 16<<20)
+		md, _ := d.kafkaSegment(t, 1, 4<<20)
 		const batch, window = 973_156, 1<<20 + 64<<10
 		for _, r := range []struct{ from, to, sent int64 }{
 			{0, window, window},
@@ -127,11 +127,11 @@ func TestReadAhead_MoreWasSentThanRead(t *testing.T) {
 			{3 * batch, 5_006_797, 5_006_797},
 			{4 * batch, 5_980_045, 5_980_045},
 		} {
-			rc, err := d.Fetch(t.Context(), md, r.from, r.to-1)
+			rc, err := d.Fetch(t.Context(), md, r.from/4, r.to/4-1)
 			if err != nil {
 				t.Fatal(err)
 			}
-			if _, err := io.CopyN(io.Discard, rc, r.sent-r.from); err != nil {
+			if _, err := io.CopyN(io.Discard, rc, r.sent/4-r.from/4); err != nil {
 				t.Fatal(err)
 			}
 			if err := rc.Close(); err != nil {
@@ -148,8 +148,8 @@ func TestReadAhead_MoreWasSentThanRead(t *testing.T) {
 // TestReadAhead_OfTwoScansTheOneUsedLast: two scans of a segment came so near to one another that a fetch could go on with either. The one used last is
 // taken, whichever came first and whichever ends nearer to where the fetch begins.
 func TestReadAhead_OfTwoScansTheOneUsedLast(t *testing.T) {
-	const mib = 1 << 20
-	for last, fetches := range map[string][][2]int64{ // in MiB; the last one is that of the scan to be taken
+	const mib = 16 * sixtyFourth
+	for last, fetches := range map[string][][2]int64{ // in MiB of production; the last one is that of the scan to be taken
 		"is the one behind": {{12, 13}, {0, 10}, {9, 14}},
 		"is the one ahead":  {{0, 10}, {12, 16}, {9, 14}, {16, 17}},
 		"is the nearer end": {{0, 10}, {12, 16}, {16, 17}, {9, 14}},
@@ -210,9 +210,9 @@ func TestReadAhead_OneListingForEachSegmentThatIsReadToItsEnd(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				d := newDistant(t, distantConfig())
-				mds, log := d.partition(t, 3, 64*sixteenth)
+				mds, log := d.partition(t, 3, 64*sixtyFourth)
 				asked := d.listings(c.err)
-				brokerReads(t, d.Manager, mds[0], log, 8*sixteenth, sixteenth, 1000, func(time.Duration) {})
+				brokerReads(t, d.Manager, mds[0], log, 8*sixtyFourth, sixtyFourth, 250, func(time.Duration) {})
 				if n := asked.Load(); n != 0 {
 					t.Errorf("%d listings far before the end of a segment", n)
 				}
@@ -229,10 +229,10 @@ func TestReadAhead_OneListingForEachSegmentThatIsReadToItsEnd(t *testing.T) {
 func TestReadAhead_AnotherCopyIsReadThanWasExpected(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := newDistant(t, distantConfig())
-		md, log := d.kafkaSegment(t, 1, 64*sixteenth)
-		after, afterLog := d.next(t, md, 2, 40*sixteenth)
+		md, log := d.kafkaSegment(t, 1, 64*sixtyFourth)
+		after, afterLog := d.next(t, md, 2, 40*sixtyFourth)
 		time.Sleep(time.Second)
-		other, _ := d.next(t, md, 3, 24*sixteenth) // the later one
+		other, _ := d.next(t, md, 3, 24*sixtyFourth) // the later one
 		brokerWalk(t, d.Manager, []remotelog.SegmentMetadata{md}, log, func(int, time.Duration) {})
 		if !slices.ContainsFunc(d.scansOf(), func(sc *scan) bool { return sc.segment == other.ID && sc.before != nil && sc.edge >= 0 }) {
 			t.Error("nothing is there of the later copy")
@@ -254,7 +254,7 @@ func TestReadAhead_ASuccessorEndsWithItsReader(t *testing.T) {
 		t.Run(string(suffix), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				d := newDistant(t, distantConfig())
-				mds, log := d.partition(t, 2, 64*sixteenth)
+				mds, log := d.partition(t, 2, 64*sixtyFourth)
 				d.Manager = manager(t, d.driver, distantConfig(), d.logs)
 				inner := d.driver.get
 				var stall atomic.Bool
@@ -269,7 +269,7 @@ func TestReadAhead_ASuccessorEndsWithItsReader(t *testing.T) {
 					ended.Add(1)
 					return nil, ctx.Err()
 				}
-				brokerReads(t, d.Manager, mds[0], log, 60*sixteenth, sixteenth, 1000, func(time.Duration) { time.Sleep(8 * time.Millisecond) })
+				brokerReads(t, d.Manager, mds[0], log, 60*sixtyFourth, sixtyFourth, 250, func(time.Duration) { time.Sleep(8 * time.Millisecond) })
 				synctest.Wait()
 				if hang.Load() == 0 || ended.Load() > 0 {
 					t.Fatalf("%d requests hang, %d have ended: want some that hang", hang.Load(), ended.Load())
