@@ -47,8 +47,13 @@ stage_build() {
 
 # unit is every package but those below test/, which have stages of their own. The linter and build vet: go test need not do it again, with the
 # race detector, for all packages that ours import.
+# The packages that take longest come first, so that none of them is left to run alone at the end; and one more at a time than there are
+# processors, because these wait for servers, for other programs and for timeouts about half of their time.
 stage_unit() {
-	go list ./... | grep -v '/tierkit/test/' | xargs go test -race -vet=off -shuffle=on -count=1 -timeout 20m
+	local slow all
+	slow=$(go list ./conformance/mutants ./rsm ./backends/s3 ./cli ./kafka-plugin ./compat ./rlmm/...)
+	all=$(go list ./... | grep -v '/tierkit/test/')
+	{ echo "$slow"; grep -vxF -e "$slow" <<<"$all"; } | xargs go test -race -vet=off -shuffle=on -count=1 -timeout 20m -p $((1 + $(getconf _NPROCESSORS_ONLN)))
 }
 
 # conformance runs the conformance suite on each of our drivers, against real servers, and on the example of a vendor's, which is a module of its own.
