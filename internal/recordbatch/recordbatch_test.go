@@ -181,10 +181,11 @@ func TestRecords_WrongRecordsAreCorrupt(t *testing.T) {
 	}
 }
 
-// A small batch that decompresses to 1 GB neither takes that memory nor goes on behind the limit.
+// A small batch that decompresses to far more than the limit neither takes that memory nor goes on behind the limit. What a codec needs for itself
+// comes on top: two blocks of 4 MiB for lz4, from a sync.Pool, which the race detector empties at random.
 func TestRecords_DecompressionIsBounded(t *testing.T) {
+	value := make([]byte, 16<<20)
 	for _, c := range []Codec{Gzip, LZ4, Zstd} {
-		value := make([]byte, 8<<20)
 		batch := build(c, 1, compress(t, c, record(0, value)))
 		d := NewDecoder(Limits{MaxDecompressedBytes: 1 << 20})
 		var before, after runtime.MemStats
@@ -194,7 +195,7 @@ func TestRecords_DecompressionIsBounded(t *testing.T) {
 		if !errors.Is(err, remotelog.ErrCorrupt) {
 			t.Errorf("%s: %v, want ErrCorrupt", c, err)
 		}
-		if used := after.TotalAlloc - before.TotalAlloc; used > 6<<20 {
+		if used := after.TotalAlloc - before.TotalAlloc; used > 12<<20 {
 			t.Errorf("%s: %d bytes allocated for a limit of 1 MiB", c, used)
 		}
 		d.Close()
