@@ -48,7 +48,7 @@ func TestBroker_OneTopic(t *testing.T) {
 		}
 		// In the middle of a segment, and up to the next: a broker that restarts with what it has written down in between (notedRarely)
 		// begins at the segment's start, for which it has no epoch any more, and does not serve it.
-		for _, before := range []int64{9, 10} {
+		for _, before := range middleAndEnd(ctx, t, m, theirs[2]) {
 			must(t, "delete records", deleteRecords(ctx, c, theirs[2], before))
 			agreeAll(ctx, t, c, m, theirs[2:])
 		}
@@ -71,6 +71,21 @@ func TestBroker_OneTopic(t *testing.T) {
 		}
 		topicOfOurs(ctx, t, c)
 	})
+}
+
+// middleAndEnd are an offset in the middle of a segment behind the first ones, and that of the next segment. Where they begin is not known beforehand: a
+// broker that is slow between two records rolls a segment with one of them, since local retention is short.
+func middleAndEnd(ctx context.Context, t *testing.T, m *rlmm.Manager, tp remotelog.TopicIDPartition) []int64 {
+	t.Helper()
+	finished, err := segments(ctx, m, tp, remotelog.CopySegmentFinished)
+	must(t, "segments", err)
+	for i := 3; i+3 < len(finished); i++ { // three stay
+		if md := finished[i]; md.EndOffset > md.StartOffset {
+			return []int64{md.StartOffset + 1, md.EndOffset + 1}
+		}
+	}
+	t.Fatalf("no segment of %v with a middle among %d", tp, len(finished))
+	return nil
 }
 
 // agreeAll waits until the manager says of each partition what the broker says.
