@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"maps"
 	"net/url"
 	"os"
@@ -204,8 +205,8 @@ func (a *app) listCases(h conformance.Harness) error {
 	return t.flush()
 }
 
-// target completes a harness with the store that the configuration names, and returns the settings as a report shows them.
-func (a *app) target(ctx context.Context, h *conformance.Harness) (shown map[string]string, err error) {
+// target completes a harness with the store that the configuration names.
+func (a *app) target(ctx context.Context, h *conformance.Harness) (*backends.Choice, error) {
 	if a.config == "" {
 		return nil, usagef("--config FILE is required: a broker's server.properties, or the storage.* settings of the store to check")
 	}
@@ -227,19 +228,38 @@ func (a *app) target(ctx context.Context, h *conformance.Harness) (shown map[str
 	}
 	h.Knobs = conformance.KnobsOf(choice.Factory)
 	a.suite(h, choice)
-	return shownSettings(choice.Config, h.Settings), a.reachable(ctx, choice)
+	// Before the first case comes what would fail all of them: wrong credentials, a bucket that is not there.
+	if err = a.probe(ctx, choice, a.log); errors.Is(err, backends.InvalidArgument) {
+		err = asUsage(err)
+	}
+	return choice, err
 }
 
-// reachable finds out before the first case what would fail all of them: wrong credentials, a bucket that is not there.
-func (a *app) reachable(ctx context.Context, c *backends.Choice) error {
-	s, err := c.Open(ctx, backends.Options{Env: backends.Env{Log: a.log, Now: a.Now}})
+// probe finds out whether the store can be used.
+func (a *app) probe(ctx context.Context, c *backends.Choice, log *slog.Logger) error {
+	s, err := c.Open(ctx, backends.Options{Env: backends.Env{Log: log, Now: a.Now}})
+	if err != nil {
+		return err
+	}
+	return errors.Join(s.Probe(ctx), s.Close())
+}
+
+// answersWithin is how long a store may take for a probe when a case has failed.
+const answersWithin = 30 * time.Second
+
+// gone finds out, when a case has failed, whether the store has gone away: then all that follow would fail too, and none would say anything
+// about the driver.
+func (a *app) gone(ctx context.Context, h *conformance.Harness, c *backends.Choice, name string) error {
+	ctx, cancel := context.WithTimeout(ctx, answersWithin)
+	defer cancel()
+	err := a.probe(ctx, c, slog.New(slog.DiscardHandler)) // it was said already
 	if err == nil {
-		err = errors.Join(s.Probe(ctx), s.Close())
+		return nil
 	}
-	if errors.Is(err, backends.InvalidArgument) {
-		return asUsage(err)
+	if errors.Is(err, context.DeadlineExceeded) {
+		err = fmt.Errorf("it does not answer within %s", answersWithin)
 	}
-	return err
+	return fmt.Errorf("the store cannot be used any more, found out when %s failed: %w; the run was ended, and what it wrote below %stk-* may still be there", name, err, h.Prefix)
 }
 
 // resolved are the settings of one driver, with the secrets that the environment holds: the suite opens drivers without it.
@@ -292,7 +312,7 @@ func behind(endpoint func(string) map[string]string, at string) func(string) map
 
 // conformance runs the suite.
 func (a *app) conformance(ctx context.Context, h conformance.Harness, f *conformanceFlags) error {
-	settings, err := a.target(ctx, &h)
+	choice, err := a.target(ctx, &h)
 	if err != nil {
 		return err
 	}
@@ -305,15 +325,21 @@ func (a *app) conformance(ctx context.Context, h conformance.Harness, f *conform
 		names = slices.DeleteFunc(names, func(name string) bool { return !h.Only.MatchString(name) })
 	}
 	r := &conformanceReport{Driver: h.Factory.Name, Version: a.version.Version, Config: a.config, Scale: f.scale, Run: f.run, Started: a.Now().UTC(), now: a.Now}
-	r.Go, r.Platform, r.Settings, r.Prefix = a.version.Go, a.version.Platform, settings, h.Prefix
+	r.Go, r.Platform, r.Settings, r.Prefix = a.version.Go, a.version.Platform, shownSettings(choice.Config, h.Settings), h.Prefix
 	r.Deviations, r.Cases, r.Summary.Seed = f.deviations, len(names), h.Seed
 	p := a.newProgress()
 	p.show("opening %s", r.Driver)
-	err = conformance.Report(ctx, h, func(res conformance.Result) {
-		if ctx.Err() != nil && res.Outcome == conformance.Fail {
+	run, end := context.WithCancelCause(ctx)
+	defer end(nil)
+	err = conformance.Report(run, h, func(res conformance.Result) {
+		if run.Err() != nil && res.Outcome == conformance.Fail {
 			return // it was ended in the middle
 		}
 		if res.Outcome == conformance.Fail {
+			if gone := a.gone(run, &h, choice, res.Name()); gone != nil {
+				end(gone)
+				return
+			}
 			res.Again = f.again(a, res.Name(), res.Seed)
 		}
 		r.add(res)

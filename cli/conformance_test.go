@@ -25,11 +25,19 @@ type liar struct {
 	closesBody bool
 	put        func(key string)
 	down       error
+	gone       func() bool // every call fails from then on; nil: never
+}
+
+func (l *liar) away() error {
+	if l.gone != nil && l.gone() {
+		return backends.Errorf(backends.Unavailable, "nobody answers")
+	}
+	return l.down
 }
 
 func (l *liar) List(ctx context.Context, o backends.ListOptions) (backends.Page, error) {
-	if l.down != nil {
-		return backends.Page{}, l.down
+	if err := l.away(); err != nil {
+		return backends.Page{}, err
 	}
 	return l.Driver.List(ctx, o)
 }
@@ -37,6 +45,9 @@ func (l *liar) List(ctx context.Context, o backends.ListOptions) (backends.Page,
 func (l *liar) Put(ctx context.Context, key string, body io.Reader, o backends.PutOptions) (backends.Info, error) {
 	if l.put != nil {
 		l.put(key)
+	}
+	if err := l.away(); err != nil {
+		return backends.Info{}, err
 	}
 	if c, ok := body.(io.Closer); ok && l.closesBody {
 		defer c.Close()
@@ -264,6 +275,25 @@ func TestConformance_OfNoStore(t *testing.T) {
 		if r.code != want || r.out != "" || !strings.Contains(r.err, " probe: ") {
 			t.Errorf("%v: exit code %d, want %d: %s%s", down, r.code, want, r.out, r.err)
 		}
+	}
+}
+
+// It is the same for one that goes away in the middle: what fails from then on says nothing about the driver.
+func TestConformance_OfAStoreThatGoesAway(t *testing.T) {
+	var puts atomic.Int32
+	reg := vendor(t, new(mem.Space), liar{put: func(string) { puts.Add(1) }, gone: func() bool { return puts.Load() > 20 }})
+	report := filepath.Join(t.TempDir(), "out.md")
+	r := runWith(t.Context(), reg, "conformance", "--config", liarFile(t), "--report", report)
+	for _, want := range []string{"the store cannot be used any more", "nobody answers", "below tiered/tk-* may still be there"} {
+		if r.code != cli.ExitFailed || !strings.Contains(r.err, want) {
+			t.Errorf("exit code %d, want %d and %q: %s", r.code, cli.ExitFailed, want, r.err)
+		}
+	}
+	if !strings.Contains(r.out, " 0 failed,") || !strings.Contains(r.out, " not run ") || strings.Contains(r.out, "FAIL") {
+		t.Errorf("got %s\nwant no case that failed", r.out)
+	}
+	if text, err := os.ReadFile(report); err != nil || !strings.Contains(string(text), "was not checked to the end") || !strings.Contains(string(text), "nobody answers") {
+		t.Errorf("the report does not tell of it: %v\n%s", err, text)
 	}
 }
 
