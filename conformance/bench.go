@@ -105,13 +105,15 @@ func (b *Bench) Prompt() time.Duration { return b.r.h.Limits.OpTimeout }
 // Now is the clock.
 func (b *Bench) Now() time.Time { return b.r.now() }
 
-// Wait ends when done is closed. After Prompt the case fails.
+// Wait ends when done is closed. After Prompt the case fails, and when its context ends: nobody waits for what an interrupted run has begun.
 func (b *Bench) Wait(done <-chan struct{}, what string) {
 	b.t.Helper()
 	timer := time.NewTimer(b.Prompt())
 	defer timer.Stop()
 	select {
 	case <-done:
+	case <-b.t.ctx.Done():
+		b.t.Fatalf("want %s, got the end of the run before it", what)
 	case <-timer.C:
 		b.t.Fatalf("want %s within %s, it did not happen", what, b.Prompt())
 	}

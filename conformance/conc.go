@@ -69,7 +69,7 @@ func concRound(t T, c, other *Client, key string, data []byte, ifAbsent bool) {
 func concNotHeldUp(t T, b *Bench) {
 	c, data := stored(b, 1000)
 	p := b.part()
-	body := newGate(b.Bytes(p+10), p/2)
+	body := newGate(t, b.Bytes(p+10), p/2)
 	var upload, reads sync.WaitGroup
 	upload.Go(func() {
 		if _, err := c.Put(t.Context(), "slow", body, backends.PutOptions{Size: int64(p + 10)}); err != nil {

@@ -227,7 +227,7 @@ func clockJump(t T, b *Bench) {
 		return b.Now()
 	}})
 	data := b.Bytes(2*b.part() + 10)
-	body := newGate(data, b.part()+5)
+	body := newGate(t, data, b.part()+5)
 	returned := make(chan error, 1)
 	go func() {
 		_, err := c.Put(t.Context(), "k", body, backends.PutOptions{Size: int64(len(data))})

@@ -91,7 +91,7 @@ func ctxBlockedBody(t T, b *Bench) {
 	c := b.Client()
 	c.Write("k", []byte("old"))
 	p := b.part()
-	body := newGate(b.Bytes(2*p), p+p/2)
+	body := newGate(t, b.Bytes(2*p), p+p/2)
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	returned := make(chan struct{})
@@ -114,7 +114,7 @@ func ctxLimits(t T, b *Bench) {
 	c := b.ClientWith(ClientOptions{Limits: backends.Limits{Reads: 1, Writes: 1, UploadBytesPerSecond: 100 << 10}})
 	b.Client().Write("k", b.Bytes(1000))
 	obj := c.Open("k", backends.All()) // holds the slot of reads
-	body := newGate([]byte("x"), 0)
+	body := newGate(t, []byte("x"), 0)
 	holds := make(chan struct{})
 	go func() { // holds the slot of writes
 		defer close(holds)

@@ -54,7 +54,7 @@ func closeInFlight(t T, b *Bench) {
 		t.Errorf("read: got %v, want success", err)
 	}
 	p := b.part()
-	body := newGate(b.Bytes(2*p), p+10)
+	body := newGate(t, b.Bytes(2*p), p+10)
 	returned := make(chan struct{})
 	var perr error
 	go func() {

@@ -221,7 +221,7 @@ func listHidesPending(t T, b *Bench) {
 	c, other := b.Client(), b.Client()
 	p := b.part()
 	c.Write("there", nil)
-	body := newGate(b.Bytes(2*p+10), p+p/2)
+	body := newGate(t, b.Bytes(2*p+10), p+p/2)
 	var wg sync.WaitGroup
 	wg.Go(func() {
 		if _, err := c.Put(t.Context(), "dir/running", body, backends.PutOptions{Size: backends.SizeUnknown}); err != nil {

@@ -361,7 +361,7 @@ func mpuForeign(t T, b *Bench) {
 		return
 	}
 	p := b.part()
-	body := newGate(b.Bytes(2*p), p+p/2)
+	body := newGate(t, b.Bytes(2*p), p+p/2)
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	returned := make(chan struct{})

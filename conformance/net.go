@@ -144,7 +144,7 @@ func netDownUp(t T, b *Bench) {
 	}
 	p.Refuse(false)
 	c.Holds("k", []byte("before"))
-	body := newGate(b.Bytes(2*b.part()), b.part()+10)
+	body := newGate(t, b.Bytes(2*b.part()), b.part()+10)
 	returned := make(chan error, 1)
 	go func() {
 		_, err := c.Put(t.Context(), "k2", body, backends.PutOptions{Size: int64(len(body.data))})

@@ -154,8 +154,10 @@ func overwriteInFlight(t T, b *Bench) {
 	}
 }
 
-// gate is a body that waits at some byte.
+// gate is a body that waits at some byte, until it is opened or the case ends: a Put that waited on would outlive a run that is interrupted,
+// and with it what it has stored.
 type gate struct {
+	ctx     context.Context // of the case: a Read has none
 	data    []byte
 	at      int
 	reached chan struct{}
@@ -163,8 +165,8 @@ type gate struct {
 	done    int
 }
 
-func newGate(data []byte, at int) *gate {
-	return &gate{data: data, at: at, reached: make(chan struct{}), open: make(chan struct{})}
+func newGate(t T, data []byte, at int) *gate {
+	return &gate{ctx: t.Context(), data: data, at: at, reached: make(chan struct{}), open: make(chan struct{})}
 }
 
 func (g *gate) Read(p []byte) (int, error) {
@@ -174,7 +176,11 @@ func (g *gate) Read(p []byte) (int, error) {
 		default:
 			close(g.reached)
 		}
-		<-g.open
+		select {
+		case <-g.open:
+		case <-g.ctx.Done():
+			return 0, context.Cause(g.ctx)
+		}
 	}
 	if g.done == len(g.data) {
 		return 0, io.EOF
@@ -194,7 +200,7 @@ func atomicInvisible(t T, b *Bench) {
 	other.Write("old", []byte("old bytes"))
 	for _, key := range []string{"old", "new"} {
 		data := b.Bytes(2*p + p/2)
-		body := newGate(data, 2*p+100)
+		body := newGate(t, data, 2*p+100)
 		ended := make(chan error, 1)
 		go func() {
 			_, err := c.Put(t.Context(), key, body, backends.PutOptions{Size: int64(len(data))})

@@ -169,6 +169,26 @@ func TestReport_CleansUpWhenItIsCancelled(t *testing.T) {
 	}
 }
 
+// TestRun_AnInterruptedCaseEnds: whoever ends a run waits for no step of a case that cannot come any more, and no Put outlives it.
+func TestRun_AnInterruptedCaseEnds(t *testing.T) {
+	r, err := prepare(t.Context(), space())
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	res := r.run(ctx, job{c: Case{ID: "put/waits", Rule: "The rule.", Serial: true, Run: func(t T, b *Bench) {
+		c, body := b.Client(), newGate(t, []byte("bytes"), 3)
+		go func() { _, _ = c.Put(t.Context(), "k", body, backends.PutOptions{Size: 5}) }()
+		b.Wait(body.reached, "the middle of the body")
+		cancel()
+		b.Wait(make(chan struct{}), "what never comes")
+	}}, l: Driver})
+	if text := res.String(); res.Outcome != Fail || len(res.Detail) != 1 || !strings.Contains(text, "want what never comes, got the end of the run before it") {
+		t.Errorf("got %s\nwant the end of the wait alone", text)
+	}
+}
+
 // A report is handed on: to a vendor, into an issue.
 func TestWire_ShowsNoSignature(t *testing.T) {
 	for in, want := range map[string]string{

@@ -26,7 +26,7 @@ func (d *Driver) Delete(ctx context.Context, key string) error {
 			return classify(err)
 		}
 	}
-	d.prune(ctx, key)
+	d.prune(context.WithoutCancel(ctx), key)
 	return nil
 }
 

@@ -500,6 +500,36 @@ func TestRemoveDir_NeverTakesAFile(t *testing.T) {
 	}
 }
 
+// TestDelete_PrunesAlthoughItIsCancelled: nothing else looks for the directories of an object that is gone.
+func TestDelete_PrunesAlthoughItIsCancelled(t *testing.T) {
+	root := t.TempDir()
+	d, err := Open(t.Context(), Options{Root: root, NoSync: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer d.Close()
+	put(t, d, "a/b/c", "x")
+	ctx, cancel := context.WithCancel(t.Context())
+	d.root = &onRemove{d.root, cancel}
+	if err := d.Delete(ctx, "a/b/c"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Stat(filepath.Join(root, "a")); !errors.Is(err, os.ErrNotExist) || ctx.Err() == nil {
+		t.Errorf("the directory of the object: got %v, want that there is none", err)
+	}
+}
+
+// onRemove calls f when something is removed.
+type onRemove struct {
+	rootFS
+	f func()
+}
+
+func (r *onRemove) Remove(name string) error {
+	r.f()
+	return r.rootFS.Remove(name)
+}
+
 func TestDirCache(t *testing.T) {
 	d, err := Open(t.Context(), Options{Root: t.TempDir()})
 	if err != nil {
