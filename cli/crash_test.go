@@ -44,7 +44,7 @@ func TestCrash_KilledAtAnyPointTheNextRunRepairs(t *testing.T) {
 	need.Long(t)
 	t.Parallel()
 	program := builtCommand(t)
-	killsPerPhase := need.Times(6, 12)
+	const killsPerPhase = 12
 	hits, kills := map[phase]int{}, 0
 	deadline := time.Now().Add(8 * time.Minute) // a machine so slow that this does not suffice has hung
 	for run := uint64(0); slices.ContainsFunc(crashPhases, func(p phase) bool { return hits[p] < killsPerPhase }); run++ {
