@@ -3,6 +3,7 @@ package serve
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"net/http/httptest"
 	"os"
@@ -138,6 +139,7 @@ func TestReady_NotWhileTheStoreIsAwayAgain(t *testing.T) {
 func TestReady_AStoreThatIsThereIsSeldomProbed(t *testing.T) {
 	for err, want := range map[error]int64{
 		&backends.Error{Code: backends.Unavailable}: 7, &backends.Error{Code: backends.Denied}: 7, &backends.Error{Code: backends.Timeout}: 7,
+		fmt.Errorf("%w: %w", remotelog.ErrInvalidArgument, &backends.Error{Code: backends.InvalidArgument}): 7, remotelog.ErrInvalidArgument: 1,
 		&backends.Error{Code: backends.Throttled}: 1, remotelog.ErrCorrupt: 1, remotelog.ErrNotFound: 1, context.Canceled: 1,
 	} {
 		t.Run(err.Error(), func(t *testing.T) {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 
+	"github.com/tierkit/tierkit/backends"
 	"github.com/tierkit/tierkit/remotelog"
 )
 
@@ -56,7 +57,8 @@ func (w watched) see(err error) {
 	if err == nil || errors.Is(err, context.Canceled) {
 		return
 	}
-	if kind := kindOf(err); kind == KindUnavailable || kind == KindDenied || kind == KindTimeout {
+	kind := kindOf(err)
+	if kind == KindUnavailable || kind == KindDenied || kind == KindTimeout || errors.Is(err, backends.InvalidArgument) { // the last: the bucket, or the root, is gone
 		w.doubt()
 	}
 }
