@@ -470,3 +470,43 @@ func TestReadAhead_ManyReadersHaveNothingAhead(t *testing.T) {
 		}
 	})
 }
+
+// TestReadAhead_ScansShareWhatThereIs: each scan that was read from lately has as many chunks ahead as its share holds, and none where that is less than a
+// chunk, however quick it is.
+func TestReadAhead_ScansShareWhatThereIs(t *testing.T) {
+	const chunk, most = 4 << 20, 64 << 20
+	now := time.Unix(1_700_000_000, 0)
+	quick := func(seen time.Time) *scan {
+		return &scan{inOrder: true, chunk: chunk, request: 2, read: most, took: time.Second, pace: pace{seen: seen, bytes: 100 * most, busy: time.Second}}
+	}
+	for _, tc := range []struct {
+		name    string
+		others  int
+		change  func(sc *scan) // of the others
+		ceiling int64
+		want    int
+	}{
+		{"alone", 0, nil, 0, 16},
+		{"one of two", 1, nil, 0, 8},
+		{"one of sixteen", 15, nil, 0, 1},
+		{"one of seventeen", 16, nil, 0, 0},
+		{"others rest", 16, func(sc *scan) { sc.pace.seen = now.Add(-scanIdle) }, 0, 16},
+		{"others read here and there", 16, func(sc *scan) { sc.inOrder = false }, 0, 16},
+		{"more of it was driven out", 1, nil, 3 * chunk, 3},
+		{"more of it was driven out than its share", 7, nil, 3 * chunk, 2},
+	} {
+		c, sc := &chunkLoads{aheadMost: most, now: func() time.Time { return now }}, quick(now)
+		sc.ceiling = tc.ceiling
+		c.scans = append(c.scans, sc)
+		for range tc.others {
+			other := quick(now)
+			if tc.change != nil {
+				tc.change(other)
+			}
+			c.scans = append(c.scans, other)
+		}
+		if got := c.depth(sc, 0); got != tc.want {
+			t.Errorf("%s: %d chunks ahead, want %d", tc.name, got, tc.want)
+		}
+	}
+}
