@@ -72,6 +72,8 @@ func (r *conformanceReport) verdict() string {
 	s := r.Summary
 	text := "The driver **keeps the contract**" + with + "."
 	switch {
+	case r.outdated():
+		text = "The **list of deviations is out of date**: what it lists passes" + with + "."
 	case s.Failed > 0:
 		text = "The driver **does not keep the contract**" + with + "."
 	case r.Ended != "":
