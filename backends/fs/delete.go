@@ -26,7 +26,7 @@ func (d *Driver) Delete(ctx context.Context, key string) error {
 			return classify(err)
 		}
 	}
-	d.prune(context.WithoutCancel(ctx), key)
+	d.prune(ctx, key)
 	return nil
 }
 
@@ -49,12 +49,10 @@ func (d *Driver) unlink(key string) error {
 }
 
 // prune removes the directories of key from the inside out, up to the first that is not empty. It also does so for a key that was not
-// there: a crash may have come between removing and pruning. A directory that stays by mistake does no harm.
+// there: a crash may have come between removing and pruning. It goes on when ctx ends, since nothing else looks for them. A directory that
+// stays by mistake does no harm.
 func (d *Driver) prune(ctx context.Context, key string) {
 	for _, dir := range slices.Backward(parents(key)) {
-		if ctx.Err() != nil {
-			return
-		}
 		err := d.removeDir(dir)
 		if err != nil && !errors.Is(err, os.ErrNotExist) {
 			if !isAny(err, syscall.ENOTEMPTY, syscall.EEXIST, syscall.ENOTDIR) {

@@ -47,7 +47,7 @@ func (d *Driver) Put(ctx context.Context, key string, body io.Reader, opts backe
 		return backends.Info{}, err
 	}
 	if err := t.publish(key, opts); err != nil {
-		d.prune(context.WithoutCancel(ctx), key)
+		d.prune(ctx, key)
 		return backends.Info{}, err
 	}
 	if err := d.syncParents(key); err != nil {
