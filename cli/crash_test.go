@@ -35,7 +35,10 @@ const (
 
 var crashPhases = []phase{inLog, inIndexes, inManifest, beforeFinished, inDelete}
 
-const crashSeed = 20261130
+const (
+	killsPerPhase = 12
+	crashSeed     = 20261130
+)
 
 // TestCrash_KilledAtAnyPointTheNextRunRepairs kills `tierkit copy` and `tierkit delete` with SIGKILL and looks what the next run makes
 // of it. The command runs in small steps: it is continued for some microseconds and stopped again, and whenever what is seen in its
@@ -44,7 +47,6 @@ func TestCrash_KilledAtAnyPointTheNextRunRepairs(t *testing.T) {
 	need.Long(t)
 	t.Parallel()
 	program := builtCommand(t)
-	const killsPerPhase = 12
 	hits, kills := map[phase]int{}, 0
 	deadline := time.Now().Add(8 * time.Minute) // a machine so slow that this does not suffice has hung
 	for run := uint64(0); slices.ContainsFunc(crashPhases, func(p phase) bool { return hits[p] < killsPerPhase }); run++ {
