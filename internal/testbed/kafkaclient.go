@@ -117,6 +117,43 @@ func (c *KafkaCluster) topicID(ctx context.Context, name string) ([16]byte, erro
 	return resp.Topics[0].TopicID, kerr.ErrorForCode(resp.Topics[0].ErrorCode)
 }
 
+// ConfigureTopic gives a topic settings, all at once: each a name and a value.
+func (c *KafkaCluster) ConfigureTopic(ctx context.Context, topic string, settings ...string) error {
+	res := kmsg.NewIncrementalAlterConfigsRequestResource()
+	res.ResourceType, res.ResourceName = kmsg.ConfigResourceTypeTopic, topic
+	for i := 0; i+1 < len(settings); i += 2 {
+		conf := kmsg.NewIncrementalAlterConfigsRequestResourceConfig()
+		conf.Name, conf.Value = settings[i], kmsg.StringPtr(settings[i+1])
+		res.Configs = append(res.Configs, conf)
+	}
+	req := kmsg.NewPtrIncrementalAlterConfigsRequest()
+	req.Resources = append(req.Resources, res)
+	return Again(ctx, func() error {
+		resp, err := req.RequestWith(ctx, c.Client())
+		if err != nil {
+			return err
+		}
+		return kerr.ErrorForCode(resp.Resources[0].ErrorCode)
+	})
+}
+
+// DeleteRecords moves the beginning of a partition up to an offset; -1 is its end.
+func (c *KafkaCluster) DeleteRecords(ctx context.Context, topic string, partition int32, before int64) error {
+	p := kmsg.NewDeleteRecordsRequestTopicPartition()
+	p.Partition, p.Offset = partition, before
+	rt := kmsg.NewDeleteRecordsRequestTopic()
+	rt.Topic, rt.Partitions = topic, append(rt.Partitions, p)
+	req := kmsg.NewPtrDeleteRecordsRequest()
+	req.TimeoutMillis, req.Topics = 30_000, append(req.Topics, rt)
+	return Again(ctx, func() error {
+		resp, err := req.RequestWith(ctx, c.Client())
+		if err != nil {
+			return err
+		}
+		return kerr.ErrorForCode(resp.Topics[0].Partitions[0].ErrorCode)
+	})
+}
+
 // Produce appends n records of 400 bytes to a partition, each in a batch of its own.
 func (c *KafkaCluster) Produce(ctx context.Context, topic string, partition int32, n int) error {
 	for i := range n {

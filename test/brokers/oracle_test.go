@@ -180,7 +180,7 @@ func (o *oracle) brokersAgree(ctx context.Context, t *testing.T, c *cluster, m *
 			}
 			return nil
 		})
-		must(t, "delete records", deleteRecords(ctx, c, tp, -1))
+		must(t, "delete records", c.DeleteRecords(ctx, tp.Topic, tp.Partition, -1))
 	}
 	for _, tp := range tps {
 		until(ctx, t, "the brokers delete every segment", func(ctx context.Context) error {

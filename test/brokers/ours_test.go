@@ -51,7 +51,7 @@ func TestBroker_ServesOurSegments(t *testing.T) {
 		must(t, "stop", c.Stop())
 		must(t, "settings", c.Configure(map[string]string{"remote.log.manager.task.interval.ms": "500", "log.retention.check.interval.ms": "1000"}))
 		must(t, "start again", c.Start())
-		must(t, "let it copy", configureTopic(ctx, c, tp.Topic, map[string]string{"remote.log.copy.disable": "false", "local.retention.ms": "1"}))
+		must(t, "let it copy", c.ConfigureTopic(ctx, tp.Topic, "remote.log.copy.disable", "false", "local.retention.ms", "1"))
 		last := mine[len(mine)-1].EndOffset
 		until(ctx, t, "the broker takes our segments for tiered", func(ctx context.Context) error {
 			tiered, err1 := c.ListOffset(ctx, tp.Topic, 0, testbed.LatestTiered)

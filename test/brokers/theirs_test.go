@@ -49,7 +49,7 @@ func TestBroker_OneTopic(t *testing.T) {
 		// In the middle of a segment, and up to the next: a broker that restarts with what it has written down in between (notedRarely)
 		// begins at the segment's start, for which it has no epoch any more, and does not serve it.
 		for _, before := range middleAndEnd(ctx, t, m, theirs[2]) {
-			must(t, "delete records", deleteRecords(ctx, c, theirs[2], before))
+			must(t, "delete records", c.DeleteRecords(ctx, theirs[2].Topic, theirs[2].Partition, before))
 			agreeAll(ctx, t, c, m, theirs[2:])
 		}
 
@@ -149,22 +149,6 @@ func agree(ctx context.Context, c *cluster, m *rlmm.Manager, tp remotelog.TopicI
 		}
 	}
 	return nil
-}
-
-func deleteRecords(ctx context.Context, c *cluster, tp remotelog.TopicIDPartition, before int64) error {
-	p := kmsg.NewDeleteRecordsRequestTopicPartition()
-	p.Partition, p.Offset = tp.Partition, before
-	rt := kmsg.NewDeleteRecordsRequestTopic()
-	rt.Topic, rt.Partitions = tp.Topic, append(rt.Partitions, p)
-	req := kmsg.NewPtrDeleteRecordsRequest()
-	req.TimeoutMillis, req.Topics = 30_000, append(req.Topics, rt)
-	return testbed.Again(ctx, func() error {
-		resp, err := req.RequestWith(ctx, c.Client())
-		if err != nil {
-			return err
-		}
-		return kerr.ErrorForCode(resp.Topics[0].Partitions[0].ErrorCode)
-	})
 }
 
 func segment(tp remotelog.TopicIDPartition, i int) remotelog.SegmentMetadata {

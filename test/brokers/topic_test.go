@@ -64,26 +64,6 @@ func healthy(ctx context.Context, c *cluster) error {
 	return nil
 }
 
-// configureTopic gives a topic settings.
-func configureTopic(ctx context.Context, c *cluster, name string, settings map[string]string) error {
-	res := kmsg.NewIncrementalAlterConfigsRequestResource()
-	res.ResourceType, res.ResourceName = kmsg.ConfigResourceTypeTopic, name
-	for key, value := range settings {
-		conf := kmsg.NewIncrementalAlterConfigsRequestResourceConfig()
-		conf.Name, conf.Value = key, &value
-		res.Configs = append(res.Configs, conf)
-	}
-	req := kmsg.NewPtrIncrementalAlterConfigsRequest()
-	req.Resources = append(req.Resources, res)
-	return testbed.Again(ctx, func() error {
-		resp, err := req.RequestWith(ctx, c.Client())
-		if err != nil {
-			return err
-		}
-		return kerr.ErrorForCode(resp.Resources[0].ErrorCode)
-	})
-}
-
 // move makes the next replica the leader of every partition: it becomes the preferred one, and those are elected.
 func (f *faults) move(ctx context.Context) error {
 	before, err := topicPartitions(ctx, f.c)

@@ -288,22 +288,7 @@ func (c *tier) assigned(ctx context.Context, b *testbed.Broker, topic string, br
 // configureTopic sets settings of a topic at once: each a name and a value.
 func (c *tier) configureTopic(ctx context.Context, topic string, settings ...string) {
 	c.t.Helper()
-	res := kmsg.NewIncrementalAlterConfigsRequestResource()
-	res.ResourceType, res.ResourceName = kmsg.ConfigResourceTypeTopic, topic
-	for i := 0; i+1 < len(settings); i += 2 {
-		conf := kmsg.NewIncrementalAlterConfigsRequestResourceConfig()
-		conf.Name, conf.Value = settings[i], kmsg.StringPtr(settings[i+1])
-		res.Configs = append(res.Configs, conf)
-	}
-	req := kmsg.NewPtrIncrementalAlterConfigsRequest()
-	req.Resources = append(req.Resources, res)
-	c.asked(ctx, fmt.Sprintf("configure %s as %v", topic, settings), func() error {
-		resp, err := req.RequestWith(ctx, c.Client())
-		if err == nil {
-			err = kerr.ErrorForCode(resp.Resources[0].ErrorCode)
-		}
-		return err
-	})
+	must(c.t, fmt.Sprintf("configure %s as %v", topic, settings), c.ConfigureTopic(ctx, topic, settings...))
 }
 
 // evicted waits until a partition is in the tier up to an offset, and no longer on the broker's disk.

@@ -128,19 +128,7 @@ func (h *history) epochsFrom(ctx context.Context, want string) {
 // deleteRecords moves the beginning of the partition.
 func (h *history) deleteRecords(ctx context.Context, before int64) {
 	h.c.t.Helper()
-	p := kmsg.NewDeleteRecordsRequestTopicPartition()
-	p.Partition, p.Offset = h.partition, before
-	rt := kmsg.NewDeleteRecordsRequestTopic()
-	rt.Topic, rt.Partitions = h.topic, append(rt.Partitions, p)
-	req := kmsg.NewPtrDeleteRecordsRequest()
-	req.TimeoutMillis, req.Topics = 30_000, append(req.Topics, rt)
-	h.c.asked(ctx, "delete records", func() error {
-		resp, err := req.RequestWith(ctx, h.c.Client())
-		if err == nil {
-			err = kerr.ErrorForCode(resp.Topics[0].Partitions[0].ErrorCode)
-		}
-		return err
-	})
+	must(h.c.t, "delete records", h.c.DeleteRecords(ctx, h.topic, h.partition, before))
 }
 
 // scenario is one of them: before the brokers are restarted, and afterwards; either may be nil.
